@@ -1,0 +1,3 @@
+//! The `raid-bench` command.
+
+fn main() {}

@@ -1,0 +1,157 @@
+//! Where things are: the contract every level fulfils, and the table of levels.
+//!
+//! A layout is numbers only. It answers three questions about an array of a fixed geometry:
+//! which stripe holds an array sector ([`Layout::locate`]), which units make up a stripe
+//! ([`Layout::stripe`]), and which stripe owns a member sector ([`Layout::find`]).
+//! Everything else (splitting requests, failure patterns, pictures) is written once on top.
+//!
+//! To add a level: write `layout/x.rs` with a `LEVEL`, add `mod x;` and a line in [`LEVELS`];
+//! the law tests, pictures and command line follow from the table.
+
+use crate::error::Result;
+use crate::units::{Sectors, Slot, SlotSet, StripeNo};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// What a unit of a stripe holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Role {
+    /// The n-th data unit of the stripe, in array order, from 0.
+    Data(u16),
+    /// The k-th further copy (from 1) of data unit 0; only in [`Code::Copy`] stripes.
+    Copy(u16),
+    /// XOR of the data units.
+    P,
+    /// Reed-Solomon syndrome of the data units.
+    Q,
+}
+
+/// How the units of a stripe depend on each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Code {
+    /// One unit, no redundancy (linear, RAID 0).
+    None,
+    /// One data unit and its copies (RAID 1, RAID 10).
+    Copy,
+    /// Data units and P (RAID 4, RAID 5).
+    P,
+    /// Data units, P and Q (RAID 6).
+    PQ,
+}
+
+/// A contiguous run of sectors of one member, as part of a stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// What it holds.
+    pub role: Role,
+    /// The exponent of this data unit in Q: Q = sum of 2^power * D. Zero for P, Q and other codes.
+    pub power: u8,
+    /// The member's slot.
+    pub slot: Slot,
+    /// First sector, counted from the member's data offset.
+    pub at: Sectors,
+}
+
+/// The smallest set of units that must agree with each other.
+///
+/// Units come in order: data units by number, then copies by number, then P, then Q.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stripe {
+    /// Its number.
+    pub no: StripeNo,
+    /// First array sector it holds.
+    pub start: Sectors,
+    /// Sectors in each of its units; the stripe holds `len * data_units` array sectors.
+    pub len: Sectors,
+    /// The units.
+    pub units: SmallVec<[Unit; 8]>,
+}
+
+impl Stripe {
+    /// The data units, in array order (for [`Code::Copy`]: the first copy).
+    pub fn data(&self) -> impl Iterator<Item = &Unit> {
+        self.units.iter().filter(|u| matches!(u.role, Role::Data(_)))
+    }
+}
+
+/// What is constant over an array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// The level as md writes it: -1 linear, 0, 1, 4, 5, 6, 10.
+    pub level: i32,
+    /// Number of slots: md's `raid_disks`.
+    pub slots: u16,
+    /// md's chunk; zero where the level has none.
+    pub chunk: Sectors,
+    /// Data units in a stripe.
+    pub data_units: u16,
+    /// Number of stripes.
+    pub stripes: u64,
+    /// Array size, equal to md's to the sector.
+    pub size: Sectors,
+    /// How units depend on each other.
+    pub code: Code,
+    /// Failures survived whichever members they hit.
+    pub tolerance: u16,
+    /// After how many stripes the assignment of roles to slots repeats (at least 1).
+    pub period: u64,
+}
+
+/// A geometry. Pure: same question, same answer.
+pub trait Layout: Send + Sync + fmt::Debug {
+    /// What is constant.
+    fn shape(&self) -> &Shape;
+
+    /// The stripe that holds array sector `at`; `at` is below the array size.
+    fn locate(&self, at: Sectors) -> StripeNo;
+
+    /// The units of stripe `no`; `no` is below the number of stripes.
+    fn stripe(&self, no: StripeNo) -> Stripe;
+
+    /// The stripe that owns sector `at` (from the data offset) of `slot`, if any does.
+    fn find(&self, slot: Slot, at: Sectors) -> Option<StripeNo>;
+
+    /// True if every stripe can still be served without the `missing` slots.
+    /// The default counts; levels whose copies pair up look at a whole period.
+    fn survives(&self, missing: &SlotSet) -> bool {
+        missing.len() <= self.shape().tolerance as usize
+    }
+}
+
+/// Everything a level needs to build its layout, as found in a superblock or typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// md's layout word of the level (RAID 5/6 algorithm, RAID 10 word, RAID 0 1/2, else 0).
+    pub layout: u32,
+    /// Chunk in sectors; zero for RAID 1 and for linear without rounding.
+    pub chunk: Sectors,
+    /// Number of slots.
+    pub slots: u16,
+    /// Used sectors per member (md's component size); zero for RAID 0 and linear.
+    pub component: Sectors,
+    /// Usable data sectors of each member by slot; RAID 0 and linear are built from these.
+    pub members: Vec<Sectors>,
+}
+
+/// A row of the table of levels.
+pub struct Level {
+    /// The name to print: `raid5`.
+    pub name: &'static str,
+    /// Other words accepted for it: `5`, `stripe`, `mirror`.
+    pub aliases: &'static [&'static str],
+    /// md's number.
+    pub number: i32,
+    /// One line for help and pictures.
+    pub summary: &'static str,
+    /// Fewest slots that make sense.
+    pub slots_min: u16,
+    /// Layout names and words, the default first; empty where the level has none.
+    /// RAID 10's `n2`, `f2`, `o2` are parsed by [`Level::parse_layout`] instead.
+    pub layouts: &'static [(&'static str, u32)],
+    /// Turns a layout name (or decimal or 0x number) into its word.
+    pub parse_layout: fn(&str) -> Result<u32>,
+    /// The name of a layout word, as mdadm prints it (`left-symmetric`, `near=2`).
+    pub layout_name: fn(u32) -> String,
+    /// Checks the parameters and builds the layout.
+    pub make: fn(&Params) -> Result<Box<dyn Layout>>,
+}

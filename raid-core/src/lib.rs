@@ -1,0 +1,20 @@
+//! Linux md in userspace, as a library: no FUSE, no command line, no root.
+//!
+//! Read the modules bottom to top; each layer uses only those before it.
+//!
+//! 1. [`units`], [`error`], [`buf`]: sectors, slots, the one error type, memory that moves.
+//! 2. [`layout`]: *where*: which member and sector holds each chunk, copy, P and Q. Numbers only.
+//! 3. [`code`]: how lost units come back: P and Q, made, updated, solved, checked.
+//! 4. [`plan`]: *what*: a request on one stripe as a list of phases. Data only.
+//! 5. [`meta`]: md superblocks as bytes and as records, and the decision which members to trust.
+//! 6. [`engine`]: *decides*: the one state machine; events in, actions out; no I/O and no clock.
+//! 7. [`device`]: members: files, block devices, memory, and filters around them.
+//! 8. [`driver`]: *does*: three loops over the engine: the caller's thread, io_uring, virtual time.
+//! 9. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
+
+pub mod buf;
+pub mod device;
+pub mod error;
+pub mod layout;
+pub mod meta;
+pub mod units;

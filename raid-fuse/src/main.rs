@@ -1,0 +1,3 @@
+//! The `raid-fuse` command.
+
+fn main() {}
