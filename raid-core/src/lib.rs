@@ -17,4 +17,5 @@ pub mod device;
 pub mod error;
 pub mod layout;
 pub mod meta;
+pub mod plan;
 pub mod units;
