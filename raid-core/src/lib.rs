@@ -13,6 +13,7 @@
 //! 9. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
 
 pub mod buf;
+pub mod code;
 pub mod device;
 pub mod error;
 pub mod layout;
