@@ -12,7 +12,7 @@ pub(super) fn total<B: Deref<Target = [u8]>>(bufs: &[B]) -> u64 {
 
 /// Checks a read of `bytes` bytes at `at`.
 pub(super) fn check_read(facts: &Facts, at: Sectors, bytes: u64) -> io::Result<()> {
-    if bytes % SECTOR != 0 {
+    if !bytes.is_multiple_of(SECTOR) {
         return Err(invalid(facts, format!("{bytes} bytes are not whole sectors")));
     }
     check_range(facts, at, Sectors::floor_bytes(bytes))

@@ -3,8 +3,10 @@
 //! A new kind is one line in [`kinds`]. Kinds that this machine cannot make (a loop device without
 //! root) are skipped with the reason.
 
-use super::file::{Direct, FileDevice, OpenOptions};
+use super::file::{self, Direct, FileDevice, OpenOptions};
 use super::mem::MemDevice;
+use super::slice::SliceDevice;
+use super::trace::TraceDevice;
 use super::{Device, Shared, read_at, write_at};
 use crate::buf::Pool;
 use crate::units::Sectors;
@@ -29,7 +31,14 @@ type Kind = (&'static str, fn() -> Result<Made, String>);
 /// Every kind of device there is.
 fn kinds() -> Vec<Kind> {
     vec![
-        ("memory", || Ok(alone(Arc::new(MemDevice::new("m", SIZE).unwrap())))),
+        ("memory", || Ok(alone(memory(SIZE)))),
+        ("window of memory", || Ok(alone(window(memory(SIZE + Sectors(99)))))),
+        ("window of a file", || {
+            let dir = scratch();
+            let path = sparse(dir.path(), "a.img", SIZE + Sectors(99));
+            Ok(in_dir(window(file::open(&path, &OpenOptions::default()).unwrap()), dir))
+        }),
+        ("trace", || Ok(alone(Arc::new(TraceDevice::new(memory(SIZE)))))),
         ("file, automatic", || Ok(file_in(scratch(), Direct::Auto))),
         ("file, page cache", || Ok(file_in(scratch(), Direct::Off))),
         ("file in memory", || shm().map(|dir| file_in(dir, Direct::Auto))),
@@ -37,6 +46,14 @@ fn kinds() -> Vec<Kind> {
         ("block device, 512", || block_device(512)),
         ("block device, 4096", || block_device(4096)),
     ]
+}
+
+fn memory(size: Sectors) -> Shared {
+    Arc::new(MemDevice::new("m", size).unwrap())
+}
+
+fn window(inner: Shared) -> Shared {
+    Arc::new(SliceDevice::new(inner, Sectors(33), Some(SIZE)).unwrap())
 }
 
 pub(crate) fn alone(device: Shared) -> Made {

@@ -20,6 +20,8 @@
 //! directories, pipes, empty files, missing files, files without permission, members in use.
 
 mod probe;
+#[cfg(test)]
+mod tests;
 pub(crate) mod transfer;
 
 use super::bounds;

@@ -15,10 +15,13 @@ const PIECE: u64 = 1 << 20;
 /// Largest device, in bytes (1 TiB): its locks alone take 16 MiB.
 const SIZE_MAX: u64 = 1 << 40;
 
+/// Bytes of a piece; nothing where none were written.
+type Piece = RwLock<Option<Box<[u8]>>>;
+
 /// A sparse array of bytes.
 pub struct MemDevice {
     facts: Facts,
-    pieces: Box<[RwLock<Option<Box<[u8]>>>]>,
+    pieces: Box<[Piece]>,
 }
 
 impl MemDevice {
@@ -43,7 +46,7 @@ impl MemDevice {
     }
 
     /// The piece and the place in it for byte `at`, and how many bytes of `len` lie in it.
-    fn place(&self, at: u64, len: usize) -> (&RwLock<Option<Box<[u8]>>>, usize, usize) {
+    fn place(&self, at: u64, len: usize) -> (&Piece, usize, usize) {
         let inside = (at % PIECE) as usize;
         (&self.pieces[(at / PIECE) as usize], inside, len.min(PIECE as usize - inside))
     }

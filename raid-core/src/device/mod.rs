@@ -15,6 +15,9 @@ use std::os::fd::RawFd;
 mod bounds;
 pub mod file;
 pub mod mem;
+pub mod slice;
+pub mod trace;
+pub mod zero;
 
 #[cfg(test)]
 mod conformance;
