@@ -1,12 +1,26 @@
 //! Members: anything that can be read and written at a place.
 //!
 //! A device has five verbs, all blocking, all by shared reference, so that any number of threads
-//! can use it at once. Filters are devices around a device.
+//! can use it at once. Filters are devices around a device. A device is named by a spec that is
+//! read from the outside in: `fault:seed=7,read=1e-4+file:a.img`; see [`open`].
+//!
+//! To add a kind: write `device/x.rs` with a `pub const KIND: DeviceKind`, add `pub mod x;` and a
+//! line in [`DEVICES`], and give the conformance suite a way to make one.
 
 use crate::error::Result;
 use crate::units::Sectors;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
+
+mod bounds;
+pub mod file;
+pub mod mem;
+pub mod slice;
+pub mod trace;
+pub mod zero;
+
+#[cfg(test)]
+mod conformance;
 
 /// What a device says about itself.
 #[derive(Clone, Debug)]
@@ -17,17 +31,50 @@ pub struct Facts {
     pub sectors: Sectors,
     /// True if writes must not be tried.
     pub read_only: bool,
-    /// A descriptor on which reads and writes at the same offsets do the same as the verbs:
-    /// present only where a ring may bypass the verbs (never on filters).
+    /// A descriptor on which reads and writes, `fd_start` further on, do the same as the verbs:
+    /// present only where a ring may bypass the verbs (never on filters that change anything).
     pub fd: Option<RawFd>,
-    /// Memory address and offset alignment that `fd` demands, in bytes; 1 if it takes anything.
+    /// Where sector 0 of this device lies on `fd`; zero except in a window of another device.
+    pub fd_start: Sectors,
+    /// Memory address, length and offset alignment that `fd` demands, in bytes; 1 if it takes
+    /// anything. A request that does not fit goes through the verbs, which take everything.
     pub fd_align: usize,
+    /// True if transfers on `fd` complete without blocking the submitter (O_DIRECT on a block
+    /// device, ext4, xfs): there a ring is faster than the verbs. On tmpfs and in the page cache
+    /// a ring hands every operation to a kernel thread and is slower.
+    pub fd_async: bool,
+    /// The same for two devices exactly if they are the same storage under two names, where that
+    /// can be known: device and inode number of a file, `(device number, 0)` of a block device.
+    pub identity: Option<(u64, u64)>,
 }
 
-/// Five verbs. Offsets are sectors from the start of the device; buffers are whole sectors.
+impl Facts {
+    /// Facts of a device that only its verbs can reach, which can be written and is alone.
+    pub fn plain(name: impl Into<String>, sectors: Sectors) -> Facts {
+        Facts {
+            name: name.into(),
+            sectors,
+            read_only: false,
+            fd: None,
+            fd_start: Sectors::ZERO,
+            fd_align: 1,
+            fd_async: false,
+            identity: None,
+        }
+    }
+
+    /// The same facts without the way around the verbs: what a filter says of itself.
+    pub fn without_fd(&self) -> Facts {
+        Facts { fd: None, fd_start: Sectors::ZERO, fd_align: 1, fd_async: false, ..self.clone() }
+    }
+}
+
+/// Five verbs. Offsets are sectors from the start of the device; buffers are whole sectors
+/// together (each alone may be of any length and at any address).
 ///
 /// A read or write either moves every byte or fails; after a failed write the sectors it covered
-/// may hold old or new data, each sector whole.
+/// may hold old or new data, each sector whole. What reaches past the end fails with
+/// [`io::ErrorKind::InvalidInput`] and moves nothing; a request of no bytes succeeds.
 pub trait Device: Send + Sync {
     /// Name, size, and how a ring may reach it.
     fn facts(&self) -> &Facts;

@@ -1,0 +1,279 @@
+//! Regular files and block devices: one opener, five verbs, as few copies as the kernel allows.
+//!
+//! Where the member allows O_DIRECT the descriptor is direct: no second cache, and a write error
+//! is reported on the write. Every request is taken, whatever its alignment:
+//!
+//! | offset and length | memory | goes |
+//! |---|---|---|
+//! | fit | fits | straight to the descriptor, one preadv or pwritev |
+//! | fit | does not | through an aligned piece of memory, still direct |
+//! | do not fit (512-byte request, 4096-byte blocks) | any | through a second, buffered descriptor |
+//!
+//! The kernel keeps the page cache and direct transfers of one inode coherent, except for one
+//! race: a buffered write reads a whole page, and a direct write to another sector of that page
+//! completes before the page goes back. Buffered writes therefore exclude the direct ones here. A
+//! ring bypasses that lock, which is safe because it only sends whole blocks: it could lose only
+//! where two requests in flight write the same sectors, and then either outcome is right.
+//!
+//! A writer holds an exclusive lock (flock, on block devices also O_EXCL) for as long as the
+//! device lives, so that no second process writes the same member. Refused with words:
+//! directories, pipes, empty files, missing files, files without permission, members in use.
+
+mod probe;
+#[cfg(test)]
+mod tests;
+pub(crate) mod transfer;
+
+use super::bounds;
+use super::{Device, Facts, Opened};
+use crate::buf::Pool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::units::{SECTOR, Sectors};
+use parking_lot::RwLock;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub use probe::identity_of;
+
+/// Whether to go around the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direct {
+    /// O_DIRECT where the member allows it and gains by it (not on tmpfs).
+    #[default]
+    Auto,
+    /// O_DIRECT, or refuse to open.
+    On,
+    /// The page cache.
+    Off,
+}
+
+impl FromStr for Direct {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Direct> {
+        match text {
+            "auto" => Ok(Direct::Auto),
+            "on" => Ok(Direct::On),
+            "off" => Ok(Direct::Off),
+            _ => Err(Error::invalid(format!("direct: found `{text}`, expected auto, on or off"))),
+        }
+    }
+}
+
+/// How to open a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// Never write, and do not need the permission to.
+    pub read_only: bool,
+    /// Around the page cache or through it.
+    pub direct: Direct,
+    /// Keep other processes from writing (or, for a writer, from opening) the member meanwhile.
+    /// Only a look at a member that may be in use goes without.
+    pub lock: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { read_only: false, direct: Direct::Auto, lock: true }
+    }
+}
+
+impl OpenOptions {
+    /// For reading, locked against writers.
+    pub fn reading() -> OpenOptions {
+        OpenOptions { read_only: true, ..OpenOptions::default() }
+    }
+
+    /// For a look at a member that somebody else may be using.
+    pub fn looking() -> OpenOptions {
+        OpenOptions { lock: false, ..OpenOptions::reading() }
+    }
+}
+
+/// A regular file or block device as a member.
+pub struct FileDevice {
+    facts: Facts,
+    file: File,
+    alignment: Alignment,
+    /// For requests whose offset or length does not fit `alignment`; absent where all fit.
+    buffered: Option<File>,
+    /// Held shared by direct writes and alone by buffered ones, where there are both.
+    pages: RwLock<()>,
+    bounce: Pool,
+    block_device: bool,
+}
+
+/// What a descriptor demands, in bytes; powers of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Alignment {
+    memory: usize,
+    offset: usize,
+}
+
+impl Alignment {
+    /// Of the page cache: none.
+    const NONE: Alignment = Alignment { memory: 1, offset: 1 };
+}
+
+/// How a request can go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Route {
+    Straight,
+    Bounced,
+    Buffered,
+}
+
+/// Largest piece of memory a misaligned request is copied through; larger ones go in turns.
+const BOUNCE: usize = 1 << 20;
+
+/// Opens `path` as a member.
+///
+/// # Errors
+/// `Invalid` for what cannot be a member, `Refused` without permission, `ReadOnly` for a writer
+/// on a read-only file system, `Busy` for a member somebody holds, `Unsupported` where
+/// [`Direct::On`] is not possible.
+pub fn open(path: &Path, options: &OpenOptions) -> Opened {
+    Ok(Arc::new(FileDevice::open(path, options)?))
+}
+
+impl FileDevice {
+    /// As [`open`], with the type kept.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
+        let name = path.display().to_string();
+        let (file, found) = probe::open_locked(path, options)?;
+        let direct = probe::make_direct(&file, &found, options.direct)
+            .map_err(|e| Error::io(format!("{name}: cannot set O_DIRECT"), e))?;
+        if options.direct == Direct::On && direct.is_none() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{name}: O_DIRECT is not possible here; use --direct=auto or --direct=off"),
+            ));
+        }
+        let alignment = direct.unwrap_or(Alignment::NONE);
+        let needs_pages = alignment.offset > SECTOR as usize;
+        let buffered = needs_pages.then(|| probe::open_again(path, &found, options)).transpose()?;
+        let facts = Facts {
+            fd: Some(file.as_raw_fd()),
+            fd_align: alignment.memory.max(alignment.offset),
+            fd_async: direct.is_some() && probe::completes_alone(&file, &found),
+            identity: Some(found.identity),
+            read_only: options.read_only,
+            ..Facts::plain(name, found.sectors)
+        };
+        Ok(FileDevice {
+            facts,
+            file,
+            alignment,
+            buffered,
+            pages: RwLock::new(()),
+            bounce: Pool::new(0),
+            block_device: found.block_device,
+        })
+    }
+
+    /// True if transfers go around the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.alignment != Alignment::NONE
+    }
+
+    fn route<B: std::ops::Deref<Target = [u8]>>(&self, at: Sectors, bufs: &[B]) -> Route {
+        let Alignment { memory, offset } = self.alignment;
+        let total = bounds::total(bufs);
+        if (at.bytes() | total) & (offset as u64 - 1) != 0 {
+            return Route::Buffered;
+        }
+        let fits = bufs
+            .iter()
+            .filter(|b| !b.is_empty())
+            .all(|b| b.as_ptr() as usize & (memory - 1) == 0 && b.len() & (offset - 1) == 0);
+        if fits { Route::Straight } else { Route::Bounced }
+    }
+
+    fn read_bounced(&self, at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let total = bounds::total(bufs) as usize;
+        let mut bounce = self.bounce.take(total.min(BOUNCE));
+        let mut done = 0;
+        let mut target = transfer::Scatter::new(bufs);
+        while done < total {
+            let now = (total - done).min(BOUNCE);
+            let piece = &mut bounce[..now];
+            transfer::read(&self.file, at + done as u64, &mut [IoSliceMut::new(piece)])?;
+            target.put(piece);
+            done += now;
+        }
+        Ok(())
+    }
+
+    fn write_bounced(&self, at: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        let total = bounds::total(bufs) as usize;
+        let mut bounce = self.bounce.take(total.min(BOUNCE));
+        let mut done = 0;
+        let mut source = transfer::Gather::new(bufs);
+        while done < total {
+            let now = (total - done).min(BOUNCE);
+            let piece = &mut bounce[..now];
+            source.take(piece);
+            transfer::write(&self.file, at + done as u64, &[IoSlice::new(piece)])?;
+            done += now;
+        }
+        Ok(())
+    }
+
+    fn buffered(&self) -> &File {
+        self.buffered.as_ref().expect("blocks larger than a sector have a buffered descriptor")
+    }
+}
+
+impl Device for FileDevice {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read(&self, at: Sectors, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        bounds::check_read(&self.facts, at, bounds::total(bufs))?;
+        match self.route(at, bufs) {
+            Route::Straight => transfer::read(&self.file, at.bytes(), bufs),
+            Route::Bounced => self.read_bounced(at.bytes(), bufs),
+            Route::Buffered => transfer::read(self.buffered(), at.bytes(), bufs),
+        }
+    }
+
+    fn write(&self, at: Sectors, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        bounds::check_write(&self.facts, at, bounds::total(bufs))?;
+        let route = self.route(at, bufs);
+        if route == Route::Buffered {
+            let _alone = self.pages.write();
+            return transfer::write(self.buffered(), at.bytes(), bufs);
+        }
+        let _together = self.buffered.as_ref().map(|_| self.pages.read());
+        match route {
+            Route::Straight => transfer::write(&self.file, at.bytes(), bufs),
+            _ => self.write_bounced(at.bytes(), bufs),
+        }
+    }
+
+    /// One fdatasync: both descriptors are of one inode, whose dirty pages and disk cache it
+    /// covers.
+    fn flush(&self) -> io::Result<()> {
+        if self.facts.read_only {
+            return Ok(());
+        }
+        self.file.sync_data()
+    }
+
+    /// Frees the space where the file system or the disk can; elsewhere nothing happens, which
+    /// the contract allows.
+    fn discard(&self, at: Sectors, len: Sectors) -> io::Result<()> {
+        bounds::check_discard(&self.facts, at, len)?;
+        if len.is_empty() {
+            return Ok(());
+        }
+        match transfer::punch(&self.file, at.bytes(), len.bytes(), self.block_device) {
+            Err(e) if transfer::cannot(&e) => Ok(()),
+            other => other,
+        }
+    }
+}
