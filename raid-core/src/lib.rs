@@ -15,8 +15,11 @@
 pub mod buf;
 pub mod code;
 pub mod device;
+pub mod driver;
+pub mod engine;
 pub mod error;
 pub mod layout;
 pub mod meta;
 pub mod plan;
+pub mod time;
 pub mod units;

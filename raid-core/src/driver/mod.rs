@@ -1,0 +1,13 @@
+//! What does the work: loops that give the engine's actions to members, threads and clocks.
+//!
+//! The contract with the engine: every I/O goes to its member, in any order inside a batch; every
+//! result comes back; `step` is called with times that never go back and never twice at once.
+//!
+//! * [`Array`]: the asking thread does the I/O, through the device verbs or its own ring.
+//! * [`virtual_time`](crate::sim): a heap of completions and a seed; nothing sleeps.
+
+mod array;
+mod direct;
+mod queue;
+
+pub use array::{Array, Options};

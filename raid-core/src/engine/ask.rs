@@ -1,0 +1,198 @@
+//! What a user asks, cut into flights, and the one reply it gets.
+
+use super::flight::{Flight, Kind, Owner};
+use super::{Action, Actions, Engine};
+use crate::buf::{Buf, Shared};
+use crate::error::{Error, ErrorKind};
+use crate::plan;
+use crate::units::Sectors;
+
+/// Chosen by the driver; unique among the open asks.
+pub type AskId = u64;
+
+/// A request.
+#[derive(Debug)]
+pub enum Ask {
+    /// Fill `buf`, whole sectors, from array sector `at`.
+    Read {
+        /// First array sector.
+        at: Sectors,
+        /// Comes back filled in the reply.
+        buf: Buf,
+    },
+    /// Write `data`, whole sectors, at array sector `at`.
+    Write {
+        /// First array sector.
+        at: Sectors,
+        /// The bytes.
+        data: Shared,
+        /// Bytes at both ends that are to keep what the array holds there.
+        keep: Keep,
+    },
+    /// Make everything answered before durable.
+    Flush,
+    /// Finish what is open, make it durable, mark the array clean.
+    Stop,
+}
+
+/// Bytes of the first and last sector of a write that are not to be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// At the beginning of the first sector; less than a sector.
+    pub head: usize,
+    /// At the end of the last sector; less than a sector.
+    pub tail: usize,
+}
+
+/// The reply.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The buffer of a read, filled.
+    Read(Buf),
+    /// A write, flush or stop is done.
+    Done,
+    /// It failed; a write may have been done in part, sector by sector.
+    Failed(Error),
+}
+
+/// An ask whose flights are not all done.
+#[derive(Debug)]
+pub(super) struct OpenAsk {
+    pending: usize,
+    write: bool,
+    pieces: Vec<Option<Buf>>,
+    trouble: Option<(ErrorKind, String)>,
+}
+
+impl Engine {
+    pub(super) fn asked(&mut self, id: AskId, ask: Ask, out: &mut Actions) {
+        if self.stopping.is_some() {
+            let error = Error::new(ErrorKind::Refused, "the array is being stopped");
+            return out.push(Action::Reply(id, Outcome::Failed(error)));
+        }
+        match ask {
+            Ask::Read { at, buf } => self.ask_read(id, at, buf, out),
+            Ask::Write { at, data, keep } => self.ask_write(id, at, data, keep, out),
+            Ask::Flush => self.ask_flush(id, out),
+            Ask::Stop => self.stopping = Some(id),
+        }
+    }
+
+    fn ask_read(&mut self, id: AskId, at: Sectors, mut buf: Buf, out: &mut Actions) {
+        let bands = plan::split(&*self.layout, at, Sectors::floor_bytes(buf.len() as u64));
+        // Pieces are cut in array order; the bands of a stripe are not in that order.
+        let mut places: Vec<(Sectors, usize, u16)> = Vec::new();
+        for (index, band) in bands.iter().enumerate() {
+            let units = band.first..=band.last;
+            places.extend(units.map(|unit| (band.array_at(unit), index, unit)));
+        }
+        places.sort_unstable();
+        let mut flights: Vec<Flight> =
+            bands.into_iter().map(|band| Flight::new(Owner::Ask(id), Kind::Read, band)).collect();
+        for (place, &(_, index, unit)) in places.iter().enumerate() {
+            let len = flights[index].band.height().len();
+            flights[index].expect_piece(unit, place, buf.split_to(len));
+        }
+        self.stats.reads += 1;
+        self.open(id, false, places.len(), flights, out);
+    }
+
+    fn ask_write(&mut self, id: AskId, at: Sectors, data: Shared, keep: Keep, out: &mut Actions) {
+        if self.read_only {
+            let error = Error::new(ErrorKind::ReadOnly, "the array is read-only");
+            return out.push(Action::Reply(id, Outcome::Failed(error)));
+        }
+        let len = Sectors::floor_bytes(data.len() as u64);
+        let end = at + len;
+        let bands = plan::split(&*self.layout, at, len);
+        let flights: Vec<Flight> = bands
+            .into_iter()
+            .map(|band| {
+                let mut flight = Flight::new(Owner::Ask(id), Kind::Write, band);
+                for unit in flight.band.first..=flight.band.last {
+                    let from = flight.band.array_at(unit);
+                    let height = flight.band.height();
+                    let piece = data.slice((from - at).len(), height.len());
+                    let head = if from == at { keep.head } else { 0 };
+                    let tail = if from + height == end { keep.tail } else { 0 };
+                    flight.give_piece(unit, piece, Keep { head, tail });
+                }
+                flight
+            })
+            .collect();
+        self.stats.writes += 1;
+        self.open_writes += 1;
+        self.mark_dirty(out);
+        self.open(id, true, 0, flights, out);
+    }
+
+    fn open(&mut self, id: AskId, write: bool, pieces: usize, all: Vec<Flight>, out: &mut Actions) {
+        let pieces = std::iter::repeat_with(|| None).take(pieces).collect();
+        let ask = OpenAsk { pending: all.len(), write, pieces, trouble: None };
+        let twice = self.asks.insert(id, ask);
+        assert!(twice.is_none(), "ask {id} is open once");
+        let ids: Vec<_> = all.into_iter().map(|flight| self.flights.insert(flight)).collect();
+        for flight in ids {
+            self.start(flight, out);
+        }
+    }
+
+    /// A piece of a read is filled.
+    pub(super) fn piece_read(&mut self, ask: AskId, place: usize, piece: Buf) {
+        let ask = self.asks.get_mut(&ask).expect("a flight's ask is open");
+        ask.pieces[place] = Some(piece);
+    }
+
+    /// One flight of `id` is over.
+    pub(super) fn flight_over(
+        &mut self,
+        id: AskId,
+        trouble: Option<(ErrorKind, String)>,
+        out: &mut Actions,
+    ) {
+        let ask = self.asks.get_mut(&id).expect("a flight's ask is open");
+        ask.pending -= 1;
+        ask.trouble = ask.trouble.take().or(trouble);
+        if ask.pending > 0 {
+            return;
+        }
+        let ask = self.asks.remove(&id).expect("it is there, see above");
+        if ask.write {
+            self.open_writes -= 1;
+            self.idle_since = self.now;
+            self.mark_clean_when_idle(out);
+        }
+        let outcome = match ask.trouble {
+            Some((kind, text)) => Outcome::Failed(Error::new(kind, text)),
+            None if ask.write => Outcome::Done,
+            None => Outcome::Read(joined(ask.pieces)),
+        };
+        out.push(Action::Reply(id, outcome));
+    }
+
+    /// When everything is done that was open at the stop: flush, mark clean, answer.
+    pub(super) fn go_on_stopping(&mut self, out: &mut Actions) {
+        let Some(id) = self.stopping else { return };
+        self.halt_resync();
+        if !self.asks.is_empty() || !self.flights.is_empty() || !self.flushes.is_idle() {
+            return;
+        }
+        self.end_resync(out);
+        if self.dirty && !self.broken {
+            self.mark_clean_when_idle(out);
+        }
+        if self.publisher.is_idle() {
+            self.stopping = None;
+            self.read_only = true;
+            out.push(Action::Reply(id, Outcome::Done));
+        }
+    }
+}
+
+/// The pieces of a read, in array order, as one buffer again.
+fn joined(pieces: Vec<Option<Buf>>) -> Buf {
+    let mut pieces = pieces.into_iter().map(|p| p.expect("every piece of a good read is there"));
+    let mut whole = pieces.next().expect("a read has at least one piece");
+    pieces.for_each(|piece| whole.unsplit(piece));
+    whole
+}

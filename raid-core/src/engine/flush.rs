@@ -1,0 +1,88 @@
+//! Flush: everything that was answered before is durable on every member when it is answered.
+//!
+//! One flush of the members runs at a time; those who ask meanwhile share the next one, because
+//! the running one may have passed their writes.
+
+use super::{Action, Actions, AskId, Engine, Io, Outcome, Target, Waiter};
+use crate::error::{Error, ErrorKind};
+use crate::units::{Sectors, Slot};
+
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    running: Option<Running>,
+    next: Vec<AskId>,
+    /// Rounds of member flushes done for asks.
+    pub rounds: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    asks: Vec<AskId>,
+    pending: usize,
+    trouble: Option<String>,
+}
+
+impl Flushes {
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.next.is_empty()
+    }
+}
+
+impl Engine {
+    pub(super) fn ask_flush(&mut self, ask: AskId, out: &mut Actions) {
+        self.flushes.next.push(ask);
+        if self.flushes.running.is_none() {
+            self.start_flush(out);
+        }
+    }
+
+    fn start_flush(&mut self, out: &mut Actions) {
+        let asks = std::mem::take(&mut self.flushes.next);
+        if asks.is_empty() {
+            return;
+        }
+        let slots: Vec<Slot> = match self.read_only {
+            true => Vec::new(),
+            false => self.health.live_slots().collect(),
+        };
+        self.flushes.rounds += 1;
+        self.flushes.running = Some(Running { asks, pending: slots.len(), trouble: None });
+        for &slot in &slots {
+            let op = self.ops.insert(Target::Flush(slot));
+            out.push(Action::Io { op, slot, at: Sectors::ZERO, io: Io::Flush });
+        }
+        if slots.is_empty() {
+            self.flushed_all(out);
+        }
+    }
+
+    /// One member is flushed.
+    pub(super) fn flushed(&mut self, slot: Slot, failed: Option<String>, out: &mut Actions) {
+        let trouble = failed.and_then(|t| self.member_failed(slot, &t, out).err());
+        let running = self.flushes.running.as_mut().expect("a flush runs");
+        running.trouble = running.trouble.take().or(trouble);
+        running.pending -= 1;
+        if running.pending == 0 {
+            self.flushed_all(out);
+        }
+    }
+
+    fn flushed_all(&mut self, out: &mut Actions) {
+        let Running { asks, trouble, .. } = self.flushes.running.take().expect("a flush runs");
+        if let Some(trouble) = trouble {
+            for ask in asks {
+                let error = Error::new(ErrorKind::Io, format!("flush failed: {trouble}"));
+                out.push(Action::Reply(ask, Outcome::Failed(error)));
+            }
+        } else if self.publisher.is_durable(self.failure_version) {
+            self.flush_answered(asks, out);
+        } else {
+            self.wait_durable(self.failure_version, Waiter::Flush(asks));
+        }
+        self.start_flush(out);
+    }
+
+    pub(super) fn flush_answered(&mut self, asks: Vec<AskId>, out: &mut Actions) {
+        out.extend(asks.into_iter().map(|ask| Action::Reply(ask, Outcome::Done)));
+    }
+}

@@ -1,0 +1,307 @@
+//! The one state machine: events in, actions out; no I/O, no clock, no threads, no randomness.
+//!
+//! A driver hands in what was asked and what its I/O returned; the engine says what to read,
+//! write, flush and compute next, and what to answer. The simulator drives the very same code.
+//!
+//! # Invariants
+//!
+//! 1. Bands of a stripe that overlap are worked on one after the other, in order of arrival;
+//!    only plain reads of readable units go without a turn.
+//! 2. Every action is answered once; every ask gets one reply.
+//! 3. No write is committed before the members durably say that the array is dirty.
+//! 4. Once it commits, a flight only goes forward.
+//! 5. A failed member is recorded durably on the survivors before the first reply to a write or
+//!    flush that depends on its absence.
+//! 6. The event count never goes down.
+//! 7. A member that is being rebuilt is always written, and read only below its cursor.
+//! 8. Lost units are never solved from parity that may be wrong, unless the user took that risk.
+//! 9. Memory is bounded by what is asked at once: a flight holds at most the units of its band.
+//! 10. `step` is deterministic.
+
+mod ask;
+mod cells;
+mod flight;
+mod flush;
+mod health;
+mod publish;
+mod resync;
+mod status;
+mod stripes;
+#[cfg(test)]
+mod tests;
+
+pub use ask::{Ask, AskId, Keep, Outcome};
+pub use cells::{Cells, Work};
+pub use health::{Member, State};
+pub use status::{Stats, Status};
+
+use crate::buf::{Buf, Pool, Shared};
+use crate::layout::{Layout, Shape};
+use crate::meta::record::{ArrayRecord, MemberRecord};
+use crate::time::{Instant, Span};
+use crate::units::{Sectors, Slot};
+use flight::Flight;
+use health::Health;
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How long an array must be idle before it is marked clean: md's default `safe_mode_delay`.
+pub const SAFE_MODE_DELAY: Span = Span::millis(200);
+
+type FlightId = usize;
+
+/// Names an operation between its action and its answer.
+pub type OpId = usize;
+
+/// The actions a step produced, in the order in which a single thread may do them.
+pub type Actions = Vec<Action>;
+
+/// Builds the bytes of a member's superblock and says where they go.
+pub type Emit = Box<dyn FnMut(&ArrayRecord, &mut MemberRecord) -> (Sectors, Vec<u8>) + Send>;
+
+/// What a member is to do. Buffers move out with the action and come back with the answer.
+#[derive(Debug)]
+pub enum Io {
+    /// Fill the buffer.
+    Read(Buf),
+    /// Write the bytes.
+    Write(Shared),
+    /// Make everything written before durable.
+    Flush,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody wants something; the driver chose the id and sees it again in the reply.
+    Ask(AskId, Ask),
+    /// A member answered; `failed` says in words what went wrong.
+    Io {
+        /// The operation.
+        op: OpId,
+        /// Its buffer, back.
+        io: Io,
+        /// What went wrong, if anything did.
+        failed: Option<String>,
+    },
+    /// Parity work is done.
+    Computed(OpId, Box<Work>),
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Action {
+    /// Let the member in `slot` do `io` at sector `at` of the device, then answer [`Event::Io`].
+    Io {
+        /// Names the operation in the answer.
+        op: OpId,
+        /// Which member.
+        slot: Slot,
+        /// Sector from the start of the device (not of the data area).
+        at: Sectors,
+        /// What to do there.
+        io: Io,
+    },
+    /// Call [`Work::perform`], then answer [`Event::Computed`].
+    Compute(OpId, Box<Work>),
+    /// Answer whoever asked.
+    Reply(AskId, Outcome),
+    /// Send a [`Event::Tick`] at this time or later.
+    Wake(Instant),
+}
+
+/// Whom an answered operation belongs to.
+#[derive(Debug)]
+enum Target {
+    Unit { flight: FlightId, unit: u16 },
+    Work(FlightId),
+    Publish(Slot),
+    Flush(Slot),
+}
+
+/// Who waits for superblocks to be durable.
+#[derive(Debug)]
+enum Waiter {
+    Flight(FlightId),
+    Flush(Vec<AskId>),
+}
+
+/// Everything the engine must know of an assembled array.
+pub struct Setup {
+    /// Where things are.
+    pub layout: Arc<dyn Layout>,
+    /// What the superblocks agree on. `resync` says from where redundancy must be made again.
+    pub array: ArrayRecord,
+    /// The members by slot.
+    pub members: Vec<Option<Member>>,
+    /// Builds superblocks.
+    pub emit: Emit,
+    /// Nothing is ever written, not even a superblock.
+    pub read_only: bool,
+    /// Redundancy that may be wrong is used all the same (the user forced it).
+    pub trust_unsynced: bool,
+    /// Where buffers come from.
+    pub pool: Pool,
+    /// The time now.
+    pub now: Instant,
+}
+
+/// The state of a running array.
+pub struct Engine {
+    layout: Arc<dyn Layout>,
+    shape: Shape,
+    pool: Pool,
+    emit: Emit,
+    array: ArrayRecord,
+    health: Health,
+    /// Redundancy is consistent below this; `None`: everywhere.
+    unsynced: Option<Sectors>,
+    trust_unsynced: bool,
+    read_only: bool,
+    /// The members say (or are about to say) that writes may be under way.
+    dirty: bool,
+    dirty_version: u64,
+    /// The version that records the latest failure.
+    failure_version: u64,
+    /// More members failed than the level survives.
+    broken: bool,
+    open_writes: usize,
+    idle_since: Instant,
+    stopping: Option<AskId>,
+    now: Instant,
+    asks: BTreeMap<AskId, ask::OpenAsk>,
+    flights: Slab<Flight>,
+    ops: Slab<Target>,
+    stripes: stripes::Stripes,
+    publisher: publish::Publisher,
+    flushes: flush::Flushes,
+    resync: Option<resync::Resync>,
+    stats: Stats,
+}
+
+impl Engine {
+    /// An engine for an assembled array; nothing has been written yet.
+    pub fn new(setup: Setup, out: &mut Actions) -> Engine {
+        let shape = setup.layout.shape().clone();
+        assert_eq!(setup.members.len(), shape.slots as usize, "one entry per slot");
+        let mut engine = Engine {
+            unsynced: setup.array.resync,
+            layout: setup.layout,
+            shape,
+            pool: setup.pool,
+            emit: setup.emit,
+            array: setup.array,
+            health: Health { slots: setup.members, generation: 0 },
+            trust_unsynced: setup.trust_unsynced,
+            read_only: setup.read_only,
+            dirty: false,
+            dirty_version: 0,
+            failure_version: 0,
+            broken: false,
+            open_writes: 0,
+            idle_since: setup.now,
+            stopping: None,
+            now: setup.now,
+            asks: BTreeMap::new(),
+            flights: Slab::new(),
+            ops: Slab::new(),
+            stripes: stripes::Stripes::default(),
+            publisher: publish::Publisher::default(),
+            flushes: flush::Flushes::default(),
+            resync: None,
+            stats: Stats::default(),
+        };
+        engine.begin_resync(out);
+        engine
+    }
+
+    /// Takes one event and appends what is to be done because of it.
+    pub fn step(&mut self, now: Instant, event: Event, out: &mut Actions) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Ask(id, ask) => self.asked(id, ask, out),
+            Event::Io { op, io, failed } => match self.ops.remove(op) {
+                Target::Unit { flight, unit } => self.unit_done(flight, unit, io, failed, out),
+                Target::Publish(slot) => self.published(slot, failed, out),
+                Target::Flush(slot) => self.flushed(slot, failed, out),
+                Target::Work(_) => panic!("parity work is answered by Computed"),
+            },
+            Event::Computed(op, work) => match self.ops.remove(op) {
+                Target::Work(flight) => self.work_done(flight, work, out),
+                other => panic!("only parity work is answered by Computed, not {other:?}"),
+            },
+            Event::Tick => self.mark_clean_when_idle(out),
+        }
+        self.go_on_stopping(out);
+    }
+
+    fn wake(&mut self, waiter: Waiter, out: &mut Actions) {
+        match waiter {
+            Waiter::Flight(flight) => self.advance(flight, out),
+            Waiter::Flush(asks) => self.flush_answered(asks, out),
+        }
+    }
+
+    /// `slot` failed to write or flush. `Err` says why the array cannot go on without it; the
+    /// member then keeps its place and the request fails.
+    fn member_failed(
+        &mut self,
+        slot: Slot,
+        trouble: &str,
+        out: &mut Actions,
+    ) -> Result<(), String> {
+        self.stats.write_errors += 1;
+        let Some(member) = self.health.slots[slot.index()].as_mut() else {
+            return Ok(());
+        };
+        member.errors += 1;
+        if member.state == State::Failed {
+            return Ok(());
+        }
+        let text = format!("member {} in slot {slot}: {trouble}", member.name);
+        if self.read_only || !self.health.can_lose(&*self.layout, slot) {
+            if matches!(self.shape.level, 4..=6) && !self.read_only {
+                self.broken = true;
+                self.give_up_publishing(out);
+            }
+            return Err(text);
+        }
+        let member = self.health.slots[slot.index()].as_mut().expect("it is there, see above");
+        member.state = State::Failed;
+        self.health.generation += 1;
+        self.failure_version = self.publish_failure(slot, out);
+        Ok(())
+    }
+
+    /// Fails a member because somebody said so (`mdadm --fail`).
+    pub fn fail_slot(&mut self, slot: Slot, out: &mut Actions) -> Result<(), String> {
+        if self.health.live(slot).is_none() {
+            return Err(format!("slot {slot} has no working member"));
+        }
+        if !self.health.can_lose(&*self.layout, slot) {
+            return Err(format!("the array cannot go on without slot {slot}"));
+        }
+        self.member_failed(slot, "failed on request", out)
+    }
+
+    /// Grows whenever a member's state changes; a shortcut taken under an old number is void.
+    pub fn generation(&self) -> u64 {
+        self.health.generation
+    }
+
+    /// The members by slot.
+    pub fn members(&self) -> &[Option<Member>] {
+        &self.health.slots
+    }
+
+    /// True if no ask, flight or update is open.
+    pub fn is_idle(&self) -> bool {
+        self.asks.is_empty()
+            && self.flights.is_empty()
+            && self.publisher.is_idle()
+            && self.flushes.is_idle()
+    }
+}

@@ -1,0 +1,130 @@
+//! What the engine tells about itself.
+
+use super::{Engine, Member};
+use crate::layout::Shape;
+use crate::meta::record::ArrayRecord;
+use crate::plan::{Band, Phase, Plan};
+use crate::units::SlotSet;
+
+/// Counters since assembly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bands written whole, without reading anything.
+    pub full_writes: u64,
+    /// Bands written by read-modify-write.
+    pub modify_writes: u64,
+    /// Bands written by reading the data units that are not written.
+    pub reconstruct_writes: u64,
+    /// Units read before a write.
+    pub pre_reads: u64,
+    /// Unit reads sent to members.
+    pub member_reads: u64,
+    /// Unit writes sent to members.
+    pub member_writes: u64,
+    /// Reads that failed on a member.
+    pub read_errors: u64,
+    /// Writes and flushes that failed on a member.
+    pub write_errors: u64,
+    /// Units written back after a failed read.
+    pub healed: u64,
+}
+
+impl Stats {
+    pub(super) fn planned(&mut self, plan: &Plan, write: bool, band: &Band) {
+        if !write || band.stripe.units.len() == 1 {
+            return;
+        }
+        self.pre_reads += plan.reads() as u64;
+        match plan.phases.iter().any(|p| *p == Phase::Update) {
+            true => self.modify_writes += 1,
+            false if plan.reads() > 0 => self.reconstruct_writes += 1,
+            false => self.full_writes += 1,
+        }
+    }
+
+    /// One counter a line: `reads 12`.
+    pub fn to_text(&self) -> String {
+        self.rows().iter().map(|(name, n)| format!("{name} {n}\n")).collect()
+    }
+
+    /// Names and values, in a fixed order.
+    pub fn rows(&self) -> [(&'static str, u64); 11] {
+        [
+            ("reads", self.reads),
+            ("writes", self.writes),
+            ("full_writes", self.full_writes),
+            ("modify_writes", self.modify_writes),
+            ("reconstruct_writes", self.reconstruct_writes),
+            ("pre_reads", self.pre_reads),
+            ("member_reads", self.member_reads),
+            ("member_writes", self.member_writes),
+            ("read_errors", self.read_errors),
+            ("write_errors", self.write_errors),
+            ("healed", self.healed),
+        ]
+    }
+}
+
+/// A copy of everything worth telling at one moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// What the superblocks say (or will say with the next update).
+    pub array: ArrayRecord,
+    /// The geometry.
+    pub shape: Shape,
+    /// The members by slot.
+    pub members: Vec<Option<Member>>,
+    /// Slots whose member is missing, failed or not in sync.
+    pub degraded: SlotSet,
+    /// Writes may be under way: the superblocks say dirty.
+    pub dirty: bool,
+    /// Redundancy may be wrong somewhere.
+    pub unsynced: bool,
+    /// Stripes done and in all, while a resync runs.
+    pub resync: Option<(u64, u64)>,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// More members failed than the level survives; writes are refused.
+    pub broken: bool,
+    /// Counters.
+    pub stats: Stats,
+    /// Superblock updates done.
+    pub superblock_updates: u64,
+    /// Rounds of flushes of all members done for users.
+    pub flush_rounds: u64,
+}
+
+impl Engine {
+    /// What is true now.
+    pub fn status(&self) -> Status {
+        Status {
+            array: self.array.clone(),
+            shape: self.shape.clone(),
+            members: self.health.slots.clone(),
+            degraded: self.health.degraded(),
+            dirty: self.dirty,
+            unsynced: self.unsynced.is_some(),
+            resync: self.resync_progress(),
+            read_only: self.read_only,
+            broken: self.broken,
+            stats: self.stats,
+            superblock_updates: self.publisher.updates,
+            flush_rounds: self.flushes.rounds,
+        }
+    }
+
+    /// The open work, for people who look for what hangs.
+    pub fn to_text(&self) -> String {
+        let (held, waiting) = self.stripes.counts();
+        format!(
+            "asks {}\nflights {}\noperations {}\nbands held {held}\nbands waiting {waiting}\n",
+            self.asks.len(),
+            self.flights.len(),
+            self.ops.len()
+        )
+    }
+}
