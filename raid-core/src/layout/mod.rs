@@ -3,12 +3,32 @@
 //! A layout is numbers only. It answers three questions about an array of a fixed geometry:
 //! which stripe holds an array sector ([`Layout::locate`]), which units make up a stripe
 //! ([`Layout::stripe`]), and which stripe owns a member sector ([`Layout::find`]).
-//! Everything else (splitting requests, failure patterns, pictures) is written once on top.
+//! Everything else ([`failures`], [`picture`], [`explain`]) is written once on top.
+//!
+//! Numbers come from superblocks and may be hostile: `make` checks them all ([`check`]), so that
+//! no question to a finished layout can overflow. Questions outside the array are bugs and panic.
 //!
 //! To add a level: write `layout/x.rs` with a `LEVEL`, add `mod x;` and a line in [`LEVELS`];
 //! the law tests, pictures and command line follow from the table.
 
-use crate::error::Result;
+pub mod check;
+pub mod failures;
+pub mod linear;
+pub mod names;
+pub mod raid0;
+pub mod raid1;
+pub mod raid10;
+pub mod raid4;
+pub mod raid5;
+pub mod raid6;
+pub mod rotation;
+
+#[cfg(test)]
+mod laws;
+
+pub use failures::{Lost, lost, surviving_sets};
+
+use crate::error::{Error, ErrorKind, Result};
 use crate::units::{Sectors, Slot, SlotSet, StripeNo};
 use smallvec::SmallVec;
 use std::fmt;
@@ -94,7 +114,71 @@ pub struct Shape {
     /// Failures survived whichever members they hit.
     pub tolerance: u16,
     /// After how many stripes the assignment of roles to slots repeats (at least 1).
+    /// Where it never does (linear, RAID 0 with zones) this is the number of stripes;
+    /// [`Layout::regions`] then gives the parts inside which it does.
     pub period: u64,
+}
+
+/// A run of stripes inside which the assignment of roles to slots repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Its first stripe.
+    pub first: StripeNo,
+    /// How many stripes it has.
+    pub stripes: u64,
+    /// After how many stripes the assignment repeats (at least 1).
+    pub period: u64,
+}
+
+/// Something about a layout that the user must know before data is trusted to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hazard {
+    /// All copies of some chunks are on one member: losing it loses them.
+    /// Such an array may only be read.
+    NoRedundancy {
+        /// The first such stripe.
+        stripe: StripeNo,
+        /// The member that holds every copy of it.
+        slot: Slot,
+        /// How many copies there are.
+        copies: u16,
+    },
+    /// Some chunks have two copies on one member, and another copy elsewhere.
+    LessRedundancy {
+        /// The first such stripe.
+        stripe: StripeNo,
+        /// How many copies there are.
+        copies: u16,
+        /// How many different members hold them.
+        members: u16,
+    },
+}
+
+impl Hazard {
+    /// True if the array must not be written through this layout.
+    pub fn read_only(&self) -> bool {
+        matches!(self, Hazard::NoRedundancy { .. })
+    }
+}
+
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hazard::NoRedundancy { stripe, slot, copies } => {
+                write!(
+                    f,
+                    "no redundancy: all {copies} copies of chunk {} are on member {slot}",
+                    stripe.0
+                )
+            }
+            Hazard::LessRedundancy { stripe, copies, members } => write!(
+                f,
+                "less redundancy than the layout says: the {copies} copies of chunk {} are on only \
+                 {members} members",
+                stripe.0
+            ),
+        }
+    }
 }
 
 /// A geometry. Pure: same question, same answer.
@@ -116,6 +200,30 @@ pub trait Layout: Send + Sync + fmt::Debug {
     fn survives(&self, missing: &SlotSet) -> bool {
         missing.len() <= self.shape().tolerance as usize
     }
+
+    /// The parts inside which the assignment of roles to slots repeats, in array order.
+    fn regions(&self) -> Vec<Region> {
+        let shape = self.shape();
+        vec![Region { first: StripeNo(0), stripes: shape.stripes, period: shape.period }]
+    }
+
+    /// What the user must know before trusting data to this layout, if anything.
+    fn hazard(&self) -> Option<Hazard> {
+        None
+    }
+
+    /// The request size that uses every data member once, as md exports it in
+    /// `queue/optimal_io_size`; zero where md gives none.
+    fn io_opt(&self) -> Sectors {
+        self.shape().chunk.times(self.shape().data_units as u64)
+    }
+
+    /// The arithmetic from array sector `at` (below the array size) to its member sector, one
+    /// sentence a step, with this array's numbers.
+    fn steps(&self, at: Sectors) -> Vec<String>;
+
+    /// The arithmetic from sector `at` of `slot` to the stripe that owns it.
+    fn steps_back(&self, slot: Slot, at: Sectors) -> Vec<String>;
 }
 
 /// Everything a level needs to build its layout, as found in a superblock or typed.
@@ -154,4 +262,55 @@ pub struct Level {
     pub layout_name: fn(u32) -> String,
     /// Checks the parameters and builds the layout.
     pub make: fn(&Params) -> Result<Box<dyn Layout>>,
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Every level we know, by number.
+pub const LEVELS: &[&Level] = &[
+    &linear::LEVEL,
+    &raid0::LEVEL,
+    &raid1::LEVEL,
+    &raid4::LEVEL,
+    &raid5::LEVEL,
+    &raid6::LEVEL,
+    &raid10::LEVEL,
+];
+
+/// The level with md's `number`; an error of kind `Unsupported` if we do not know it.
+pub fn level_by_number(number: i32) -> Result<&'static Level> {
+    LEVELS.iter().copied().find(|level| level.number == number).ok_or_else(|| {
+        let what = match number {
+            -4 => " (multipath)",
+            -5 => " (faulty)",
+            -100 => " (container)",
+            _ => "",
+        };
+        unknown_level(&format!("{number}{what}"))
+    })
+}
+
+/// The level called `name` in mdadm's words, in any case: `raid5`, `5`, `stripe`, `mirror`, `-1`.
+pub fn level_by_name(name: &str) -> Result<&'static Level> {
+    let word = name.trim().to_ascii_lowercase();
+    LEVELS
+        .iter()
+        .copied()
+        .find(|level| level.name == word || level.aliases.contains(&word.as_str()))
+        .ok_or_else(|| unknown_level(&format!("'{}'", name.trim())))
+}
+
+/// Checks `params` for md's level `number` and builds the layout.
+pub fn make(number: i32, params: &Params) -> Result<Box<dyn Layout>> {
+    (level_by_number(number)?.make)(params)
+}
+
+fn unknown_level(found: &str) -> Error {
+    let known: Vec<_> = LEVELS.iter().map(|level| level.name).collect();
+    let message = format!("RAID level {found} is not supported; known are {}", known.join(", "));
+    Error::new(ErrorKind::Unsupported, message)
 }

@@ -1,0 +1,62 @@
+//! Where the sectors that were given go: so many usable, so many for redundancy, so many lost.
+
+use super::Request;
+use crate::meta::record::ArrayRecord;
+use crate::meta::sizes::Copies;
+use crate::units::Sectors;
+
+/// An account that balances: given + missing = usable + redundancy + metadata + rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Breakdown {
+    /// All sectors of all members that are there.
+    pub given: Sectors,
+    /// What members that are missing would have to hold.
+    pub missing: Sectors,
+    /// The array's size.
+    pub usable: Sectors,
+    /// Parity and further copies.
+    pub redundancy: Sectors,
+    /// Superblocks, logs, bitmaps and the room before or behind the data.
+    pub metadata: Sectors,
+    /// Lost to rounding and to members larger than the smallest.
+    pub rounding: Sectors,
+}
+
+impl Breakdown {
+    pub(super) fn new(
+        request: &Request,
+        array: &ArrayRecord,
+        rooms: &[Option<Sectors>],
+        size: Sectors,
+    ) -> Breakdown {
+        let given: Sectors = request.members.iter().flatten().map(|member| member.sectors).sum();
+        let room: Sectors = rooms.iter().flatten().copied().sum();
+        let absent = rooms.iter().filter(|room| room.is_none()).count() as u64;
+        let missing = array.component.times(absent);
+        let redundancy = redundancy(array, size);
+        // With metadata 1.0 a RAID 0 keeps no room for a bitmap, so it may use a few sectors
+        // more than the room that was reckoned with.
+        let used = size + redundancy;
+        let metadata = given - room;
+        let beyond = used.checked_sub(room + missing).unwrap_or_default();
+        Breakdown {
+            given,
+            missing,
+            usable: size,
+            redundancy,
+            metadata: metadata - beyond,
+            rounding: (room + missing + beyond) - used,
+        }
+    }
+}
+
+/// Sectors of parity and further copies.
+fn redundancy(array: &ArrayRecord, size: Sectors) -> Sectors {
+    match array.level {
+        1 => array.component.times(u64::from(array.slots) - 1),
+        4 | 5 => array.component,
+        6 => array.component.times(2),
+        10 => size.times(Copies::of(array.layout).count() - 1),
+        _ => Sectors::ZERO,
+    }
+}
