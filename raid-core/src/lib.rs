@@ -21,5 +21,6 @@ pub mod error;
 pub mod layout;
 pub mod meta;
 pub mod plan;
+pub mod sim;
 pub mod time;
 pub mod units;

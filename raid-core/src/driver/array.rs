@@ -214,7 +214,7 @@ impl Array {
     /// Further requests are refused. Stopping twice is fine.
     pub fn stop(&self) -> Result<()> {
         let Some(keeper) = self.keeper.lock().take() else { return Ok(()) };
-        let result = self.inner.ask(Ask::Flush).and_then(|_| self.inner.ask(Ask::Stop));
+        let result = self.inner.ask(Ask::Stop);
         self.inner.core.lock().closing = true;
         self.inner.keeper.notify_one();
         keeper.join().map_err(|_| Error::new(ErrorKind::Io, "the keeper thread panicked"))?;

@@ -171,6 +171,7 @@ impl Engine {
     }
 
     /// When everything is done that was open at the stop: flush, mark clean, answer.
+    /// Called after every event until then.
     pub(super) fn go_on_stopping(&mut self, out: &mut Actions) {
         let Some(id) = self.stopping else { return };
         self.halt_resync();
@@ -178,6 +179,11 @@ impl Engine {
             return;
         }
         self.end_resync(out);
+        if !self.stop_flushed {
+            self.stop_flushed = true;
+            self.start_flush(Vec::new(), out);
+            return;
+        }
         if self.dirty && !self.broken {
             self.mark_clean_when_idle(out);
         }

@@ -75,12 +75,20 @@ impl Work {
         content: impl Fn(usize) -> &'a [u8],
     ) -> Vec<Option<&'a [u8]>> {
         let data = self.units.iter().enumerate().filter(|(_, u)| matches!(u.role, Role::Data(_)));
-        let top = data.clone().map(|(_, u)| u.power as usize).max().expect("a stripe has data");
+        let top = data.clone().map(|(i, _)| self.power(i)).max().expect("a stripe has data");
         let mut table = vec![None; top + 1];
-        for (i, unit) in data.filter(|(i, _)| !lost.contains(&(*i as u16))) {
-            table[unit.power as usize] = Some(content(i));
+        for (i, _) in data.filter(|(i, _)| !lost.contains(&(*i as u16))) {
+            table[self.power(i)] = Some(content(i));
         }
         table
+    }
+
+    /// The exponent of data unit `unit` in Q; where there is no Q, any distinct number does.
+    fn power(&self, unit: usize) -> usize {
+        match self.units.last().map(|u| u.role) {
+            Some(Role::Q) => self.units[unit].power as usize,
+            _ => unit,
+        }
     }
 
     fn unit_of(&self, role: Role) -> Option<usize> {
@@ -144,7 +152,7 @@ impl Work {
         let known = |role| self.unit_of(role).and_then(|i| self.cells.old[i].as_deref());
         let old = |i: usize| self.cells.old[i].as_deref().expect("known data was read");
         let data = self.by_power(lost, old);
-        let power = |unit: u16| self.units[unit as usize].power as usize;
+        let power = |unit: u16| self.power(unit as usize);
         match (lost, &mut outs[..], known(Role::P), known(Role::Q)) {
             ([_], [out], Some(p), _) => {
                 let mut sources: Vec<&[u8]> = data.iter().flatten().copied().collect();

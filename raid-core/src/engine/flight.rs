@@ -141,6 +141,7 @@ impl Engine {
     fn plan_flight(&mut self, id: FlightId, out: &mut Actions) {
         let flight = &mut self.flights[id];
         flight.forget_reads();
+        flight.failed_reads = false;
         flight.generation = self.health.generation;
         let Band { stripe, low, high, .. } = &flight.band;
         let access = self.health.access(stripe, *low, *high, &flight.unreadable);
@@ -225,7 +226,6 @@ impl Engine {
             return self.plan_flight(id, out);
         }
         flight.pending = units.len();
-        flight.failed_reads = false;
         let len = flight.band.height().len();
         for &unit in units {
             let flight = &mut self.flights[id];

@@ -31,16 +31,18 @@ impl Flushes {
 impl Engine {
     pub(super) fn ask_flush(&mut self, ask: AskId, out: &mut Actions) {
         self.flushes.next.push(ask);
-        if self.flushes.running.is_none() {
-            self.start_flush(out);
+        self.start_next_flush(out);
+    }
+
+    fn start_next_flush(&mut self, out: &mut Actions) {
+        if self.flushes.running.is_none() && !self.flushes.next.is_empty() {
+            let asks = std::mem::take(&mut self.flushes.next);
+            self.start_flush(asks, out);
         }
     }
 
-    fn start_flush(&mut self, out: &mut Actions) {
-        let asks = std::mem::take(&mut self.flushes.next);
-        if asks.is_empty() {
-            return;
-        }
+    /// A flush of all live members for `asks`, which may be nobody; none runs.
+    pub(super) fn start_flush(&mut self, asks: Vec<AskId>, out: &mut Actions) {
         let slots: Vec<Slot> = match self.read_only {
             true => Vec::new(),
             false => self.health.live_slots().collect(),
@@ -79,7 +81,7 @@ impl Engine {
         } else {
             self.wait_durable(self.failure_version, Waiter::Flush(asks));
         }
-        self.start_flush(out);
+        self.start_next_flush(out);
     }
 
     pub(super) fn flush_answered(&mut self, asks: Vec<AskId>, out: &mut Actions) {

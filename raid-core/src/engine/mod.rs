@@ -58,7 +58,7 @@ pub type OpId = usize;
 pub type Actions = Vec<Action>;
 
 /// Builds the bytes of a member's superblock and says where they go.
-pub type Emit = Box<dyn FnMut(&ArrayRecord, &mut MemberRecord) -> (Sectors, Vec<u8>) + Send>;
+pub type Emit = fn(&ArrayRecord, &MemberRecord) -> crate::error::Result<(Sectors, Vec<u8>)>;
 
 /// What a member is to do. Buffers move out with the action and come back with the answer.
 #[derive(Debug)]
@@ -171,6 +171,7 @@ pub struct Engine {
     open_writes: usize,
     idle_since: Instant,
     stopping: Option<AskId>,
+    stop_flushed: bool,
     now: Instant,
     asks: BTreeMap<AskId, ask::OpenAsk>,
     flights: Slab<Flight>,
@@ -204,6 +205,7 @@ impl Engine {
             open_writes: 0,
             idle_since: setup.now,
             stopping: None,
+            stop_flushed: false,
             now: setup.now,
             asks: BTreeMap::new(),
             flights: Slab::new(),

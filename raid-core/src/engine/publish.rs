@@ -109,8 +109,19 @@ impl Engine {
 
     fn superblock(&mut self, slot: Slot) -> (Sectors, Io) {
         let member = self.health.slots[slot.index()].as_mut().expect("a live slot has a member");
-        let (at, bytes) = (self.emit)(&self.array, &mut member.record);
-        (at, Io::Write(Buf::copy_of(&bytes).freeze()))
+        match (self.emit)(&self.array, &member.record) {
+            Ok((at, bytes)) => {
+                let raw = &mut member.record.raw;
+                raw.resize(raw.len().max(bytes.len()), 0);
+                raw[..bytes.len()].copy_from_slice(&bytes);
+                (at, Io::Write(Buf::copy_of(&bytes).freeze()))
+            }
+            // A record that was parsed and cannot be written down: stop writing data as well.
+            Err(_) => {
+                self.broken = true;
+                (Sectors::ZERO, Io::Flush)
+            }
+        }
     }
 
     /// One operation of the running update is answered.

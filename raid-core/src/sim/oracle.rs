@@ -18,7 +18,13 @@ struct Entry {
     issued: u64,
     acked: Option<u64>,
     durable: bool,
+    /// Since when it is impossible for new reads and after a crash; a read that began earlier may
+    /// still return it.
+    gone: Option<u64>,
 }
+
+/// A content that is gone is forgotten after so many ticks: far longer than a read is open.
+const MEMORY: u64 = 10_000;
 
 impl Oracle {
     /// `sectors` durable zero sectors.
@@ -28,6 +34,7 @@ impl Oracle {
             issued: 0,
             acked: Some(0),
             durable: true,
+            gone: None,
         };
         Oracle { sectors: vec![vec![zero]; sectors as usize], clock: 0 }
     }
@@ -41,7 +48,8 @@ impl Oracle {
     pub fn write(&mut self, at: u64, data: &[u8]) -> u64 {
         let issued = self.tick();
         for (i, content) in data.chunks(SECTOR as usize).enumerate() {
-            let entry = Entry { content: content.into(), issued, acked: None, durable: false };
+            let entry =
+                Entry { content: content.into(), issued, acked: None, durable: false, gone: None };
             self.sectors[at as usize + i].push(entry);
         }
         issued
@@ -53,7 +61,7 @@ impl Oracle {
         for sector in &mut self.sectors[at as usize..(at + len) as usize] {
             let entry = sector.iter_mut().find(|e| e.issued == number);
             entry.expect("an open write is in the list").acked = Some(now);
-            prune(sector);
+            prune(sector, now);
         }
     }
 
@@ -64,20 +72,20 @@ impl Oracle {
 
     /// The flush `number` was acknowledged.
     pub fn flushed(&mut self, number: u64) {
+        let now = self.tick();
         for sector in &mut self.sectors {
             for entry in sector.iter_mut() {
                 entry.durable |= entry.acked.is_some_and(|a| a < number);
             }
-            prune(sector);
+            prune(sector, now);
         }
     }
 
     /// The one content of `sector`, if only one is possible.
     pub fn only(&self, sector: u64) -> Option<&[u8]> {
-        match &self.sectors[sector as usize][..] {
-            [entry] => Some(&entry.content),
-            _ => None,
-        }
+        let mut left = self.sectors[sector as usize].iter().filter(|e| e.gone.is_none());
+        let first = left.next()?;
+        left.next().is_none().then_some(&first.content)
     }
 
     /// The contents a read that begins now may see, to be compared when it ends.
@@ -107,7 +115,7 @@ impl Oracle {
     pub fn check_crash(&self, at: u64, data: &[u8]) -> Result<(), String> {
         for (i, content) in data.chunks(SECTOR as usize).enumerate() {
             let entries = &self.sectors[at as usize + i];
-            if !entries.iter().any(|e| *e.content == *content) {
+            if !entries.iter().any(|e| e.gone.is_none() && *e.content == *content) {
                 return Err(self.complain(at + i as u64, content));
             }
         }
@@ -118,7 +126,13 @@ impl Oracle {
     pub fn settle(&mut self, data: &[u8]) {
         for (sector, content) in self.sectors.iter_mut().zip(data.chunks(SECTOR as usize)) {
             sector.clear();
-            sector.push(Entry { content: content.into(), issued: 0, acked: Some(0), durable: true });
+            sector.push(Entry {
+                content: content.into(),
+                issued: 0,
+                acked: Some(0),
+                durable: true,
+                gone: None,
+            });
         }
     }
 
@@ -133,15 +147,15 @@ impl Oracle {
     }
 }
 
-/// Drops contents that can neither be read nor left by a crash any more.
-fn prune(sector: &mut Vec<Entry>) {
-    let gone: Vec<bool> = sector
-        .iter()
-        .map(|e| {
-            let by = |f: &Entry| f.durable && e.acked.is_some_and(|a| a < f.issued);
-            sector.iter().any(by)
-        })
-        .collect();
-    let mut gone = gone.into_iter();
-    sector.retain(|_| !gone.next().expect("one answer an entry"));
+/// Marks contents that can neither be read by a new read nor be left by a crash any more, and
+/// forgets those that are long gone.
+fn prune(sector: &mut Vec<Entry>, now: u64) {
+    for i in 0..sector.len() {
+        let Some(acked) = sector[i].acked else { continue };
+        let superseded = sector.iter().any(|f| f.durable && acked < f.issued);
+        if superseded && sector[i].gone.is_none() {
+            sector[i].gone = Some(now);
+        }
+    }
+    sector.retain(|e| e.gone.is_none_or(|gone| gone + MEMORY > now));
 }

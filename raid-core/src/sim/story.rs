@@ -1,0 +1,322 @@
+//! One run: an array is made, used, broken, crashed and checked, all from one seed.
+
+use super::disk::Disk;
+use super::oracle::Oracle;
+use super::rng::Rng;
+use super::users::Users;
+use super::world::World;
+use crate::code;
+use crate::engine::{Ask, Outcome, State};
+use crate::layout::{Code, Layout, Role, Stripe};
+use crate::meta::create::{NewMember, Request, create};
+use crate::meta::md1;
+use crate::time::Instant;
+use crate::units::{Sectors, Slot, SlotSet, StripeNo};
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// Decides everything below that is not fixed.
+    pub seed: u64,
+    /// md's level number.
+    pub level: i32,
+    /// md's layout word.
+    pub layout: u32,
+    /// Number of slots.
+    pub slots: u16,
+    /// Chunk; ignored where the level has none.
+    pub chunk: Sectors,
+    /// Sectors of each member's data area.
+    pub height: Sectors,
+    /// Requests between two events of the story.
+    pub ops: u64,
+    /// Events of the story: crashes and quiet moments.
+    pub events: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests answered.
+    pub ops: u64,
+    /// Power cuts survived.
+    pub crashes: u64,
+    /// Members that failed.
+    pub failures: u64,
+    /// Reads that failed on a member.
+    pub read_errors: u64,
+    /// Units written back after a failed read.
+    pub healed: u64,
+    /// Requests refused because a lost unit lay where parity was not resynced yet.
+    pub refused: u64,
+    /// The story ended early: crashed while degraded, which parity alone does not survive.
+    pub write_hole: bool,
+}
+
+/// Plays `story`; `Err` says what went wrong, to be replayed with the same story.
+pub fn run(story: &Story) -> Result<Report, String> {
+    let mut rng = Rng::new(story.seed);
+    let disks = make_disks(story, &mut rng)?;
+    let mut world = World::start(disks, false, Instant(1_700_000_000_000_000_000))?;
+    let mut oracle = Oracle::new(world.layout().shape().size.0);
+    let mut users = Users::new();
+    let mut report = Report::default();
+    for _ in 0..story.events {
+        doom(&mut world, &mut rng);
+        users.run(&mut world, &mut oracle, &mut rng, story.ops)?;
+        if !rng.once_in(3) {
+            users.settle(&mut world, &mut oracle, &mut rng)?;
+            read_all(&mut world, &mut rng, |at, data| oracle.check_read(at, data, u64::MAX))?;
+            continue;
+        }
+        report.add(&world);
+        users.forget();
+        report.crashes += 1;
+        match crash(world, &mut oracle, &mut rng)? {
+            Some(next) => world = next,
+            None => {
+                report.write_hole = true;
+                report.ops = users.done;
+                return Ok(report);
+            }
+        }
+    }
+    users.settle(&mut world, &mut oracle, &mut rng)?;
+    report.add(&world);
+    report.ops = users.done;
+    report.refused = users.refused;
+    check_end(world, &oracle, &mut rng)?;
+    Ok(report)
+}
+
+impl Report {
+    fn add(&mut self, world: &World) {
+        let status = world.status();
+        let failed = |m: &&crate::engine::Member| m.state == State::Failed;
+        self.failures += status.members.iter().flatten().filter(failed).count() as u64;
+        self.read_errors += status.stats.read_errors;
+        self.healed += status.stats.healed;
+    }
+}
+
+fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
+    let data_at = Sectors(2048);
+    let sectors = data_at + story.height;
+    let member = |_| {
+        let device_uuid = std::array::from_fn(|_| rng.next() as u8);
+        Some(NewMember { sectors, device_uuid, write_mostly: false, failfast: false })
+    };
+    let request = Request {
+        format: &md1::V1_2,
+        level: story.level,
+        layout: Some(story.layout),
+        chunk: (story.level != 1).then_some(story.chunk),
+        members: (0..story.slots).map(member).collect(),
+        name: b"sim".to_vec(),
+        homehost: None,
+        uuid: [7; 16],
+        ctime: 1_700_000_000,
+        size: None,
+        data_at: Some(data_at),
+        assume_clean: false,
+        zeroed: true,
+        bitmap: None,
+        force: true,
+    };
+    let creation = create(&request).map_err(|e| e.to_string())?;
+    let mut disks = Vec::new();
+    for planned in creation.members {
+        let mut disk = Disk::new(sectors);
+        let (at, bytes) = planned.superblock;
+        disk.write(at, &bytes)?;
+        disk.flush(disk.mark())?;
+        disks.push(disk);
+    }
+    Ok(disks)
+}
+
+/// Draws the slots whose members may fail from now on.
+fn doom(world: &mut World, rng: &mut Rng) {
+    let mut gone = world.status().degraded;
+    let slots = world.layout().shape().slots;
+    let mut doomed = Vec::new();
+    for _ in 0..slots {
+        let slot = Slot(rng.below(slots as u64) as u16);
+        let mut more = gone.clone();
+        more.insert(slot);
+        let code = world.layout().shape().code;
+        if code != Code::None && world.layout().survives(&more) && rng.once_in(2) {
+            gone = more;
+            doomed.push(slot);
+        }
+    }
+    world.doomed = doomed;
+    world.fault_rate = *rng.pick(&[0, 20, 100, 400]);
+}
+
+/// Cuts the power, starts again, checks what is left. `None`: not startable, as it should be.
+fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<World>, String> {
+    let now = world.now();
+    let disks = world.crash(rng);
+    let mut world = World::start(disks, false, now)?;
+    let status = world.status();
+    let parity = matches!(world.layout().shape().code, Code::P | Code::PQ);
+    if parity && status.unsynced && !status.degraded.is_empty() {
+        return Ok(None);
+    }
+    let mut before = Vec::new();
+    read_all(&mut world, rng, |at, data| {
+        before.extend_from_slice(data);
+        oracle.check_crash(at, data)
+    })?;
+    while world.step(rng) {}
+    if world.status().unsynced || !world.is_idle() {
+        return Err("the resync after the crash did not end".into());
+    }
+    let mut after = Vec::new();
+    read_all(&mut world, rng, |_, data| {
+        after.extend_from_slice(data);
+        Ok(())
+    })?;
+    if before != after {
+        return Err("the resync changed what the array holds".into());
+    }
+    check_redundancy(&world)?;
+    oracle.settle(&after);
+    Ok(Some(world))
+}
+
+/// Reads the whole array in pieces and hands each to `check`.
+fn read_all(
+    world: &mut World,
+    rng: &mut Rng,
+    mut check: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let size = world.layout().shape().size.0;
+    let mut at = 0;
+    while at < size {
+        let len = (1 + rng.below(100)).min(size - at);
+        let buf = world.buffer(Sectors(len).len());
+        let id = world.ask(Ask::Read { at: Sectors(at), buf }, rng);
+        let outcome = loop {
+            if let Some((_, outcome)) = world.replies().into_iter().find(|r| r.0 == id) {
+                break outcome;
+            }
+            if !world.step(rng) {
+                return Err("a read hangs".into());
+            }
+        };
+        match outcome {
+            Outcome::Read(buf) => check(at, &buf)?,
+            other => return Err(format!("reading sector {at} failed: {other:?}")),
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+/// Stops the array, then looks at the members with other eyes: superblocks, redundancy, and the
+/// content with every tolerated set of members missing.
+fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), String> {
+    world.fault_rate = 0;
+    read_all(&mut world, rng, |at, data| oracle.check_read(at, data, u64::MAX))?;
+    world.ask(Ask::Stop, rng);
+    while world.step(rng) {}
+    let status = world.status();
+    let unsynced_degraded = status.unsynced && !status.degraded.is_empty();
+    if status.dirty {
+        return Err("the array is dirty after a stop".into());
+    }
+    if unsynced_degraded {
+        return Ok(());
+    }
+    check_redundancy(&world)?;
+    let layout = world.layout().clone();
+    let degraded = status.degraded;
+    let now = world.now();
+    let disks = world.crash(rng);
+    for extra in tolerated(&*layout, &degraded) {
+        let mut left = disks.clone();
+        for slot in extra.iter() {
+            left[slot.index()] = Disk::new(left[slot.index()].sectors());
+        }
+        let mut world = World::start(left, true, now)?;
+        if world.status().unsynced {
+            return Err(format!("the array is not clean after a stop ({extra} taken away)"));
+        }
+        read_all(&mut world, rng, |at, data| oracle.check_read(at, data, u64::MAX))
+            .map_err(|e| format!("without slots {extra}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Sets of at most two further slots the layout survives without; the empty set first.
+fn tolerated(layout: &dyn Layout, gone: &SlotSet) -> Vec<SlotSet> {
+    let slots = layout.shape().slots;
+    let mut sets = vec![SlotSet::new()];
+    if layout.shape().code == Code::None {
+        return sets;
+    }
+    for a in 0..slots {
+        for b in a..slots {
+            let extra: SlotSet = [Slot(a), Slot(b)].into_iter().collect();
+            let all: SlotSet = extra.iter().chain(gone.iter()).collect();
+            let new = extra.iter().all(|s| !gone.contains(s));
+            if new && layout.survives(&all) {
+                sets.push(extra);
+            }
+        }
+    }
+    sets
+}
+
+/// Every stripe encodes: copies agree, P and Q are those of the data.
+fn check_redundancy(world: &World) -> Result<(), String> {
+    let status = world.status();
+    if status.unsynced {
+        return Ok(());
+    }
+    for no in 0..world.layout().shape().stripes {
+        let stripe = world.layout().stripe(StripeNo(no));
+        let unit = |i: usize| -> Option<&[u8]> {
+            let unit = &stripe.units[i];
+            let member = status.members[unit.slot.index()].as_ref()?;
+            (member.state == State::InSync).then_some(())?;
+            let at = (member.record.data_at + unit.at).len();
+            Some(&world.disks[unit.slot.index()].bytes()[at..at + stripe.len.len()])
+        };
+        if !encodes(&stripe, unit) {
+            return Err(format!("stripe {no} does not encode"));
+        }
+    }
+    Ok(())
+}
+
+fn encodes<'a>(stripe: &Stripe, unit: impl Fn(usize) -> Option<&'a [u8]>) -> bool {
+    let data = || stripe.units.iter().enumerate().filter(|(_, u)| matches!(u.role, Role::Data(_)));
+    let find = |role| stripe.units.iter().position(|u| u.role == role).and_then(&unit);
+    let copies = stripe.units.iter().any(|u| matches!(u.role, Role::Copy(_)));
+    if copies {
+        let mut all = (0..stripe.units.len()).filter_map(&unit);
+        let first = all.next();
+        return all.all(|copy| Some(copy) == first);
+    }
+    let has_q = stripe.units.iter().any(|u| u.role == Role::Q);
+    let power = |i: usize| if has_q { stripe.units[i].power as usize } else { i };
+    let mut table = vec![None; data().map(|(i, _)| power(i)).max().unwrap_or(0) + 1];
+    for (i, _) in data() {
+        let Some(content) = unit(i) else { return true };
+        table[power(i)] = Some(content);
+    }
+    let sources: Vec<&[u8]> = table.iter().flatten().copied().collect();
+    match (find(Role::P), find(Role::Q)) {
+        (Some(p), Some(q)) => code::check_pq(&table, p, q) == (true, true),
+        (Some(p), None) => code::check_p(&sources, p),
+        (None, Some(q)) => {
+            let mut expected = vec![0; q.len()];
+            code::q(&table, &mut expected);
+            expected == q
+        }
+        (None, None) => true,
+    }
+}

@@ -1,0 +1,90 @@
+//! The real engine on virtual time, over every level and layout, with faults, against the oracle.
+//!
+//! Fixed seeds always run; then fresh ones until the budget of seconds in `RAID_SIM_SECONDS`
+//! (default 8) is used up. The first line says which seed the fresh ones start from:
+//! `RAID_SIM_SEED=N` replays it.
+
+use raid_core::layout::LEVELS;
+use raid_core::sim::{Report, Rng, Story, run};
+use raid_core::units::Sectors;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A story drawn from a seed: any level, any layout, 2 to 8 members, small chunks.
+fn story(seed: u64) -> Story {
+    let mut rng = Rng::new(seed);
+    let level = LEVELS[rng.below(LEVELS.len() as u64) as usize];
+    let slots = (level.slots_min.max(2) as u64 + rng.below(5)) as u16;
+    let layout = match level.number {
+        10 => {
+            let words = [0x102, 0x103, 0x201, 0x301, 0x10201, 0x10301];
+            let fits = |w: &u32| (w & 0xff) * (w >> 8 & 0xff) <= slots.into();
+            let words: Vec<u32> = words.into_iter().filter(fits).collect();
+            *rng.pick(&words)
+        }
+        0 => 1 + rng.below(2) as u32,
+        _ if level.layouts.is_empty() => 0,
+        _ => rng.pick(level.layouts).1,
+    };
+    let chunk = Sectors(*rng.pick(&[8, 16, 32]));
+    Story {
+        seed,
+        level: level.number,
+        layout,
+        slots,
+        chunk,
+        height: chunk.times(4 + rng.below(8)).max(Sectors(128)),
+        ops: 20 + rng.below(300),
+        events: 1 + rng.below(6),
+    }
+}
+
+fn play(seed: u64) -> Report {
+    let story = story(seed);
+    if std::env::var_os("RAID_SIM_VERBOSE").is_some() {
+        eprintln!("{story:?}");
+    }
+    run(&story).unwrap_or_else(|e| panic!("RAID_SIM_SEED={seed} fails: {e}\n{story:?}"))
+}
+
+/// Seeds that found something once: 2, parity of RAID 5 left out all data units but one; 5, a
+/// write whose pre-read failed was planned again for ever when the new plan read nothing.
+const FOUND: &[u64] = &[2, 5];
+
+#[test]
+fn seeds_that_found_bugs_stay_fixed() {
+    FOUND.iter().for_each(|&seed| {
+        play(seed);
+    });
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..20 {
+        assert_eq!(play(seed), play(seed), "seed {seed}");
+    }
+}
+
+#[test]
+fn stories_of_all_levels_end_well() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    let first = number("RAID_SIM_SEED").unwrap_or(clock);
+    let budget = Duration::from_secs(number("RAID_SIM_SECONDS").unwrap_or(8));
+    println!("RAID_SIM_SEED={first}");
+    let start = Instant::now();
+    let mut total = Report::default();
+    let mut stories = 0;
+    while start.elapsed() < budget {
+        let report = play(first.wrapping_add(stories));
+        stories += 1;
+        total.ops += report.ops;
+        total.crashes += report.crashes;
+        total.failures += report.failures;
+        total.read_errors += report.read_errors;
+        total.healed += report.healed;
+        total.refused += report.refused;
+    }
+    let rate = total.ops as f64 / start.elapsed().as_secs_f64();
+    println!("{stories} stories, {rate:.0} operations a second: {total:?}");
+    assert!(stories < 20 || total.crashes > 0 && total.failures > 0 && total.healed > 0);
+}
