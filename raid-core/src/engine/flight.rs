@@ -331,8 +331,10 @@ impl Engine {
             .filter(|&u| self.health.live(flight.band.stripe.units[u as usize].slot).is_some())
             .collect();
         if live.is_empty() {
-            // Every target failed since the plan was made; what is lost lives in the others.
-            return match code == Code::Copy || code == Code::None {
+            // Every target failed since the plan was made. New content must be somewhere; what was
+            // to be healed or repaired is still in the other units.
+            let nowhere = matches!(code, Code::Copy | Code::None) && flight.kind == Kind::Write;
+            return match nowhere {
                 true => self.refuse(id, "no member is left to write to", out),
                 false => self.advance(id, out),
             };

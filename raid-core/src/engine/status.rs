@@ -39,7 +39,7 @@ impl Stats {
             return;
         }
         self.pre_reads += plan.reads() as u64;
-        match plan.phases.iter().any(|p| *p == Phase::Update) {
+        match plan.phases.contains(&Phase::Update) {
             true => self.modify_writes += 1,
             false if plan.reads() > 0 => self.reconstruct_writes += 1,
             false => self.full_writes += 1,
