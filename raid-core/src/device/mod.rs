@@ -20,7 +20,7 @@ pub mod trace;
 pub mod zero;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 /// What a device says about itself.
 #[derive(Clone, Debug)]
