@@ -25,7 +25,7 @@ mod tests;
 pub(crate) mod transfer;
 
 use super::bounds;
-use super::{Device, Facts, Opened};
+use super::{Device, DeviceKind, Facts, Opened};
 use crate::buf::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::{SECTOR, Sectors};
@@ -38,6 +38,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use probe::identity_of;
+
+/// `file:PATH`.
+pub const KIND: DeviceKind = DeviceKind {
+    scheme: "file",
+    summary: "a file or block device; a plain path is the same",
+    usage: "file:PATH",
+    filter: false,
+    inner_read_only: false,
+    open: |args, _, options| open(Path::new(args), options),
+};
 
 /// Whether to go around the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
