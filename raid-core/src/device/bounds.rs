@@ -1,4 +1,4 @@
-//! The checks every device makes before it moves a byte: inside the device, whole sectors, writable.
+//! The checks every device makes before it moves a byte: in bounds, whole sectors, writable.
 
 use super::Facts;
 use crate::units::{SECTOR, Sectors};

@@ -3,6 +3,8 @@
 //! A new kind is one line in [`kinds`]. Kinds that this machine cannot make (a loop device without
 //! root) are skipped with the reason.
 
+use super::cow::CowDevice;
+use super::fault::FaultDevice;
 use super::file::{self, Direct, FileDevice, OpenOptions};
 use super::mem::MemDevice;
 use super::slice::SliceDevice;
@@ -37,6 +39,17 @@ fn kinds() -> Vec<Kind> {
             let dir = scratch();
             let path = sparse(dir.path(), "a.img", SIZE + Sectors(99));
             Ok(in_dir(window(file::open(&path, &OpenOptions::default()).unwrap()), dir))
+        }),
+        ("faults that never come", || {
+            let plan = "eio read on 1000000; delay 1us from 1000000".parse().unwrap();
+            Ok(alone(Arc::new(FaultDevice::new(memory(SIZE), plan))))
+        }),
+        ("overlay", || {
+            let dir = scratch();
+            let path = sparse(dir.path(), "a.img", SIZE);
+            let base = file::open(&path, &OpenOptions::reading()).unwrap();
+            let device = CowDevice::open(base, &dir.path().join("overlay"), false).unwrap();
+            Ok(in_dir(Arc::new(device), dir))
         }),
         ("trace", || Ok(alone(Arc::new(TraceDevice::new(memory(SIZE)))))),
         ("file, automatic", || Ok(file_in(scratch(), Direct::Auto))),

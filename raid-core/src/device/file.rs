@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | fit | fits | straight to the descriptor, one preadv or pwritev |
 //! | fit | does not | through an aligned piece of memory, still direct |
-//! | do not fit (512-byte request, 4096-byte blocks) | any | through a second, buffered descriptor |
+//! | do not fit (512 bytes in 4096-byte blocks) | any | through a second, buffered descriptor |
 //!
 //! The kernel keeps the page cache and direct transfers of one inode coherent, except for one
 //! race: a buffered write reads a whole page, and a direct write to another sector of that page
@@ -25,7 +25,7 @@ mod tests;
 pub(crate) mod transfer;
 
 use super::bounds;
-use super::{Device, Facts, Opened};
+use super::{Device, DeviceKind, Facts, Opened};
 use crate::buf::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::{SECTOR, Sectors};
@@ -38,6 +38,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use probe::identity_of;
+
+/// `file:PATH`.
+pub const KIND: DeviceKind = DeviceKind {
+    scheme: "file",
+    summary: "a file or block device; a plain path is the same",
+    usage: "file:PATH",
+    filter: false,
+    inner_read_only: false,
+    open: |args, _, options| open(Path::new(args), options),
+};
 
 /// Whether to go around the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

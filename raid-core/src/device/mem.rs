@@ -3,11 +3,27 @@
 //! Sparse: a piece that was never written costs nothing and reads as zeros. Nothing survives the
 //! process, so `flush` has nothing to do.
 
-use super::{Device, Facts, bounds};
+use super::{Device, DeviceKind, Facts, Shared, bounds, spec};
 use crate::error::{Error, Result};
 use crate::units::Sectors;
 use parking_lot::RwLock;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+/// `mem:64M`.
+pub const KIND: DeviceKind = DeviceKind {
+    scheme: "mem",
+    summary: "memory, gone with the process",
+    usage: "mem:SIZE, as mem:64M",
+    filter: false,
+    inner_read_only: false,
+    open: |args, _, _| {
+        let wrong = || Error::invalid(format!("found `{args}`, expected a size, as mem:64M"));
+        let bytes = spec::parse_bytes(args).ok_or_else(wrong)?;
+        let device = MemDevice::new(format!("mem:{args}"), Sectors::floor_bytes(bytes))?;
+        Ok(Arc::new(device) as Shared)
+    },
+};
 
 /// Bytes of one piece; each has its own lock, so that threads far apart do not meet.
 const PIECE: u64 = 1 << 20;

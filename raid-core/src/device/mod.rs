@@ -5,7 +5,8 @@
 //! read from the outside in: `fault:seed=7,read=1e-4+file:a.img`; see [`open`].
 //!
 //! To add a kind: write `device/x.rs` with a `pub const KIND: DeviceKind`, add `pub mod x;` and a
-//! line in [`DEVICES`], and give the conformance suite a way to make one.
+//! line in [`DEVICES`], and give the conformance suite a way to make one. A device that belongs to
+//! no spec (an array as a member of another) only needs to implement [`Device`].
 
 use crate::error::Result;
 use crate::units::Sectors;
@@ -13,14 +14,20 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
 
 mod bounds;
+pub mod cow;
+pub mod fault;
 pub mod file;
 pub mod mem;
 pub mod slice;
+mod spec;
 pub mod trace;
 pub mod zero;
 
+pub use file::OpenOptions;
+pub use spec::open;
+
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 /// What a device says about itself.
 #[derive(Clone, Debug)]
@@ -107,3 +114,24 @@ pub type Shared = std::sync::Arc<dyn Device>;
 
 /// Result of opening a device.
 pub type Opened = Result<Shared>;
+
+/// A row of [`DEVICES`]: a kind of device that a spec can name.
+#[derive(Debug)]
+pub struct DeviceKind {
+    /// The word before the colon.
+    pub scheme: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// The form of a spec.
+    pub usage: &'static str,
+    /// True if it needs a device behind a `+`.
+    pub filter: bool,
+    /// True if that device is opened for reading only, whatever is wanted of this one.
+    pub inner_read_only: bool,
+    /// Opens one from what is between the colon and the `+`.
+    pub open: fn(args: &str, inner: Option<Shared>, options: &OpenOptions) -> Opened,
+}
+
+/// Every kind a spec can name.
+pub const DEVICES: &[&DeviceKind] =
+    &[&file::KIND, &mem::KIND, &slice::KIND, &fault::KIND, &trace::KIND, &cow::KIND];

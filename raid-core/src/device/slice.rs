@@ -3,10 +3,29 @@
 //! Sector 0 of the window is sector `start` of the inner device. A ring may still go around the
 //! verbs: the window passes the inner descriptor on with the place where it begins.
 
-use super::{Device, Facts, Shared, bounds};
+use super::spec::Args;
+use super::{Device, DeviceKind, Facts, Shared, bounds};
 use crate::error::{Error, Result};
 use crate::units::Sectors;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+/// `slice:start=2048,len=4096+file:x`.
+pub const KIND: DeviceKind = DeviceKind {
+    scheme: "slice",
+    summary: "a window of another device",
+    usage: "slice:start=SECTORS,len=SECTORS+DEVICE (without len: to the end)",
+    filter: true,
+    inner_read_only: false,
+    open: |args, inner, _| {
+        let mut args = Args::parse(args)?;
+        let start = args.sectors("start")?.unwrap_or_default();
+        let len = args.sectors("len")?;
+        args.finish(KIND.usage)?;
+        let inner = inner.expect("a filter is opened with its inner device");
+        Ok(Arc::new(SliceDevice::new(inner, start, len)?) as Shared)
+    },
+};
 
 /// `len` sectors of `inner` from `start`.
 pub struct SliceDevice {

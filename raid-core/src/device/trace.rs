@@ -3,13 +3,36 @@
 //! The counts are exact; the log keeps the newest operations up to a limit and says how many it
 //! lost. With an output file the text of both is written there when the device is closed.
 
-use super::{Device, Facts, Shared, bounds};
+use super::spec::Args;
+use super::{Device, DeviceKind, Facts, Shared, bounds};
+use crate::error::Error;
 use crate::units::Sectors;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// `trace:out=t.txt,log=100+file:x`.
+pub const KIND: DeviceKind = DeviceKind {
+    scheme: "trace",
+    summary: "counts and lists operations; writes the list to a file at the end",
+    usage: "trace:out=FILE,log=OPERATIONS+DEVICE",
+    filter: true,
+    inner_read_only: false,
+    open: |args, inner, _| {
+        let mut args = Args::parse(args)?;
+        let output = args.take("out").map(PathBuf::from);
+        let log = args.take("log").map_or(Ok(LOG_MAX), |log| {
+            let wrong = |_| Error::invalid(format!("log: found `{log}`, expected a number"));
+            log.parse().map_err(wrong)
+        })?;
+        args.finish(KIND.usage)?;
+        let inner = inner.expect("a filter is opened with its inner device");
+        Ok(Arc::new(TraceDevice::with(inner, log, output)) as Shared)
+    },
+};
 
 /// Operations the log keeps unless told otherwise: 3 MiB at most.
 pub const LOG_MAX: usize = 1 << 16;

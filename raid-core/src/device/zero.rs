@@ -57,7 +57,7 @@ fn next_data(device: &dyn Device, at: Sectors) -> Sectors {
 
 /// Where the next data from byte `at` on begins, if any does. Moves the descriptor's own place,
 /// which no transfer of ours uses.
-fn seek_data(fd: RawFd, at: u64) -> io::Result<Option<u64>> {
+pub(super) fn seek_data(fd: RawFd, at: u64) -> io::Result<Option<u64>> {
     let at = libc::off64_t::try_from(at).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: no memory is passed; the descriptor belongs to a device that is borrowed.
     let found = unsafe { libc::lseek64(fd, at, libc::SEEK_DATA) };

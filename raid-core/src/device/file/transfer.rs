@@ -107,19 +107,19 @@ fn short() -> io::Error {
 }
 
 /// Fills a list of buffers piece by piece.
-pub(super) struct Scatter<'a, 'b> {
+pub(in crate::device) struct Scatter<'a, 'b> {
     bufs: &'a mut [IoSliceMut<'b>],
     index: usize,
     at: usize,
 }
 
 impl<'a, 'b> Scatter<'a, 'b> {
-    pub(super) fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Scatter<'a, 'b> {
+    pub(in crate::device) fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Scatter<'a, 'b> {
         Scatter { bufs, index: 0, at: 0 }
     }
 
     /// The next `piece.len()` bytes; there must be room.
-    pub(super) fn put(&mut self, mut piece: &[u8]) {
+    pub(in crate::device) fn put(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let target = &mut self.bufs[self.index][self.at..];
             let now = target.len().min(piece.len());
