@@ -330,7 +330,7 @@ fn find_phys(word: u32, n: u64, chunk: u64, component: u64, r: u64) -> Vec<(u64,
         for _ in 1..far {
             let set = d / set_size;
             d += near;
-            if n % set_size != 0 && d > last_start {
+            if !n.is_multiple_of(set_size) && d > last_start {
                 d = (d - last_start) % last_size + last_start;
             } else {
                 d = d % set_size + set_size * set;
