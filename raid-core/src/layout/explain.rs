@@ -250,3 +250,111 @@ pub fn role_name(role: Role) -> String {
         Role::Q => "Q".to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Params, level_by_name};
+    use super::*;
+
+    const CHUNK: u64 = 65_536;
+
+    fn build(level: &str, layout: &str, slots: u16) -> Box<dyn Layout> {
+        let level = level_by_name(level).unwrap();
+        let (layout, chunk) = ((level.parse_layout)(layout).unwrap(), Sectors::kib(64));
+        let component = chunk.times(10);
+        let members = (0..slots).map(|slot| chunk.times(10 + slot as u64 % 2 * 3)).collect();
+        (level.make)(&Params { layout, chunk, slots, component, members }).unwrap()
+    }
+
+    #[test]
+    fn the_arithmetic_of_raid5_in_words() {
+        let layout = build("raid5", "ls", 4);
+        let explained = array_offset(&*layout, 1_234_567).unwrap();
+        let steps = [
+            "sector = byte 1234567 / 512 = 2411, 135 bytes into it",
+            "chunk = sector 2411 / 128 sectors = 18, 107 sectors into it",
+            "stripe = chunk 18 / 3 data units = 6",
+            "data unit = chunk 18 mod 3 = 0",
+            "P slot = (4 - 1) - stripe 6 mod 4 = 1 (left-symmetric)",
+            "slot of data unit 0: it starts behind P: (2 + 0) mod 4 = 2",
+            "member sector = stripe 6 x 128 + 107 = 875",
+        ];
+        assert_eq!(explained.steps, steps);
+        let places: Vec<_> =
+            explained.places.iter().map(|place| (place.role, place.slot.0, place.offset)).collect();
+        assert_eq!(places, [(Role::Data(0), 2, 448_135), (Role::P, 1, 448_135)]);
+        let back = member_offset(&*layout, Slot(1), 448_135).unwrap();
+        assert_eq!((back.owner, back.stripe), (Owner::P, Some(StripeNo(6))));
+        assert_eq!(back.steps.last().unwrap(), "slot 1 is that slot: it holds P of stripe 6");
+    }
+
+    #[test]
+    fn the_arithmetic_of_zones_in_words() {
+        let layout = build("raid0", "alternate", 4);
+        let steps = array_offset(&*layout, 43 * CHUNK).unwrap().steps;
+        let expected = [
+            "sector = byte 2818048 / 512 = 5504",
+            "chunk = sector 5504 / 128 sectors = 43, 0 into it",
+            "the members differ in size: chunks 40 to 45 are striped over slots 1, 3 from member \
+             sector 1280 on",
+            "member = (chunk 43 - 40 before the zone) mod 2 members = 1 (from 0) of them: slot 3",
+            "row in the zone = 3 / 2 members = 1",
+            "member sector = 1280 + 1 x 128 + 0 = 1408",
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn the_arithmetic_of_far_copies_in_words() {
+        let layout = build("raid10", "f2", 3);
+        let steps = array_offset(&*layout, 14 * CHUNK).unwrap().steps;
+        let expected = [
+            "sector = byte 917504 / 512 = 1792",
+            "chunk = sector 1792 / 128 sectors = 14, 0 into it",
+            "position = chunk 14 x 1 near copies = 14",
+            "slot = 14 mod 3 members = 2",
+            "row = 14 / 3 = 4",
+            "each of the 2 far copies is 1 slot(s) on and one section of 5 rows down",
+            "copy 0: slot 2, row 4: member sector = 4 x 128 + 0 = 512",
+            "copy 1: slot 0, row 9: member sector = 9 x 128 + 0 = 1152",
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn reading_around_lost_members() {
+        let without = |slots: &[u16]| slots.iter().copied().map(Slot).collect::<SlotSet>();
+        // Level, layout, slots, chunk, missing, formula.
+        type Case<'a> = (&'a str, &'a str, u16, u64, &'a [u16], &'a str);
+        let cases: &[Case] = &[
+            ("raid5", "ls", 5, 0, &[], "D0 is read as it is"),
+            ("raid5", "ls", 5, 0, &[0], "D0 = D1 ^ D2 ^ D3 ^ P"),
+            ("raid5", "ls", 5, 1, &[0], "D1 is read as it is"),
+            ("raid6", "ls", 5, 0, &[1], "D0 = D1 ^ D2 ^ P"),
+            ("raid6", "ls", 5, 1, &[2, 4], "D1 = (2^0*D0 ^ 2^2*D2 ^ Q) / 2^1"),
+            ("raid6", "ls", 5, 0, &[1, 3], "D0 = (2^2*(D1 ^ P) ^ (2^1*D1 ^ Q)) / (2^0 ^ 2^2)"),
+            ("raid10", "n3", 3, 0, &[0, 1], "D0 = copy 2"),
+            ("raid1", "-", 2, 0, &[0], "D0 = copy 1"),
+        ];
+        for &(level, layout, slots, chunk, missing, formula) in cases {
+            let layout = build(level, layout, slots);
+            let missing = without(missing);
+            let read = read(&*layout, chunk * CHUNK, &missing).unwrap();
+            assert_eq!(read.formula, formula, "{level} without {missing}");
+            assert!(read.reads.iter().all(|place| !missing.contains(place.slot)));
+        }
+        let dead = read(&*build("raid5", "ls", 4), 0, &without(&[0, 1])).unwrap_err();
+        assert_eq!(dead.kind, ErrorKind::Dead);
+        assert!(read(&*build("raid0", "1", 2), 0, &without(&[0])).is_err());
+    }
+
+    #[test]
+    fn places_that_do_not_exist_are_refused() {
+        let layout = build("raid5", "ls", 4);
+        assert!(array_offset(&*layout, layout.shape().size.bytes()).is_err());
+        assert!(array_offset(&*layout, u64::MAX).is_err());
+        assert!(member_offset(&*layout, Slot(4), 0).is_err());
+        let beyond = member_offset(&*layout, Slot(0), u64::MAX).unwrap();
+        assert_eq!((beyond.owner, beyond.stripe), (Owner::Unused, None));
+    }
+}

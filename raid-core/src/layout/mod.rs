@@ -30,6 +30,8 @@ pub mod svg;
 mod cases;
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod placements;
 
 pub use failures::{Lost, lost, surviving_sets};
 

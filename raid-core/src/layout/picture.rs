@@ -167,7 +167,9 @@ impl Picture {
         let cells = texts.iter().flatten().flat_map(|(_, cells)| cells);
         let heads = self.columns.iter().map(|column| column.mark.around(&column.slot.to_string()));
         let heads: Vec<String> = heads.collect();
-        let width = cells.chain(&heads).map(String::len).max().unwrap_or(0);
+        let marked = self.columns.iter().any(|column| column.mark != Mark::Good);
+        let longest = cells.chain(&heads).map(String::len).max().unwrap_or(0);
+        let width = longest + usize::from(marked);
         let last_row = texts.iter().flatten().map(|(row, _)| *row).max().unwrap_or(0);
         let label = last_row.to_string().len().max("row".len());
 
@@ -215,7 +217,7 @@ impl Picture {
                 let _ = writeln!(legend, "{words}");
             }
         };
-        say(kinds.contains("copy"), "5' 5'': further copies of chunk 5".to_string());
+        say(kinds.contains("copy"), "5': further copy of chunk 5".to_string());
         say(kinds.contains("p"), "P: XOR of the data in its row".to_string());
         say(kinds.contains("q"), "Q: second parity of the data in its row".to_string());
         say(kinds.contains("unused"), ".: not used".to_string());
@@ -307,4 +309,188 @@ fn section_starts(layout: &dyn Layout, unit: Sectors) -> Vec<u64> {
         starts.extend(rows.filter(|&row| row == base || row >= group));
     }
     starts.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Params, level_by_name};
+    use super::*;
+
+    fn draw(level: &str, layout: &str, slots: u16, chunks: u64, options: &Options) -> Picture {
+        let level = level_by_name(level).unwrap();
+        let chunk = Sectors::kib(64);
+        let params = Params {
+            layout: (level.parse_layout)(layout).unwrap(),
+            chunk,
+            slots,
+            component: chunk.times(chunks),
+            members: (0..slots).map(|slot| chunk.times(chunks + slot as u64 % 2 * 3)).collect(),
+        };
+        picture(&*(level.make)(&params).unwrap(), options)
+    }
+
+    fn check(level: &str, layout: &str, slots: u16, chunks: u64, expected: &str) {
+        let text = draw(level, layout, slots, chunks, &Options::default()).text();
+        assert_eq!(text, expected.trim_start(), "got\n{text}");
+    }
+
+    #[test]
+    fn raid5_shows_one_rotation() {
+        check(
+            "raid5",
+            "ls",
+            4,
+            100,
+            "
+raid5, 4 members, one cell = 64 KiB
+
+row |  0   1   2   3
+----+----------------
+  0 |  0   1   2   P
+  1 |  4   5   P   3
+  2 |  8   P   6   7
+  3 |  P   9  10  11
+  : |  :   :   :   :
+
+P: XOR of the data in its row
+",
+        );
+    }
+
+    #[test]
+    fn far_copies_are_a_section_below() {
+        check(
+            "raid10",
+            "f2",
+            3,
+            100,
+            "
+raid10, 3 members, one cell = 64 KiB
+
+row |   0    1    2
+----+---------------
+  0 |   0    1    2
+  1 |   3    4    5
+  2 |   6    7    8
+  3 |   9   10   11
+  : |   :    :    :
+ 50 |  2'   0'   1'
+ 51 |  5'   3'   4'
+ 52 |  8'   6'   7'
+ 53 | 11'   9'  10'
+  : |   :    :    :
+
+5': further copy of chunk 5
+",
+        );
+    }
+
+    #[test]
+    fn offset_copies_are_a_row_below() {
+        check(
+            "raid10",
+            "o2",
+            4,
+            100,
+            "
+raid10, 4 members, one cell = 64 KiB
+
+row |  0   1   2   3
+----+----------------
+  0 |  0   1   2   3
+  1 | 3'  0'  1'  2'
+  2 |  4   5   6   7
+  3 | 7'  4'  5'  6'
+  : |  :   :   :   :
+
+5': further copy of chunk 5
+",
+        );
+    }
+
+    #[test]
+    fn near_copies_wrap_on_an_odd_member() {
+        check(
+            "raid10",
+            "n2",
+            3,
+            4,
+            "
+raid10, 3 members, one cell = 64 KiB
+
+row |  0   1   2
+----+------------
+  0 |  0  0'   1
+  1 | 1'   2  2'
+  2 |  3  3'   4
+  3 | 4'   5  5'
+
+5': further copy of chunk 5
+",
+        );
+    }
+
+    #[test]
+    fn zones_leave_small_members_unused() {
+        check(
+            "raid0",
+            "alternate",
+            4,
+            3,
+            "
+raid0, 4 members, one cell = 64 KiB
+
+row |  0   1   2   3
+----+----------------
+  0 |  0   1   2   3
+  1 |  4   5   6   7
+  2 |  8   9  10  11
+  3 |  .  12   .  13
+  4 |  .  14   .  15
+  5 |  .  16   .  17
+
+.: not used
+",
+        );
+    }
+
+    #[test]
+    fn members_out_of_order_are_marked() {
+        let marks =
+            vec![(Slot(0), Mark::Stale), (Slot(1), Mark::Lost), (Slot(4), Mark::Rebuilding)];
+        let text = draw("raid6", "la", 5, 100, &Options { rows: 2, marks }).text();
+        let expected = "
+raid6, 5 members, one cell = 64 KiB
+
+row |  0? [1]  2   3   4+
+----+--------------------
+  0 |  Q? [0]  1   2   P+
+  1 |  3? [4]  5   P   Q+
+  : |  :   :   :   :   :
+
+P: XOR of the data in its row
+Q: second parity of the data in its row
+[5]: lost (slot 1)
+5?: stale (slot 0)
+5+: rebuilding (slot 4)
+";
+        assert_eq!(text, expected.trim_start(), "got\n{text}");
+    }
+
+    #[test]
+    fn every_count_of_members_draws() {
+        for slots in (2..=24).chain([100, 1000]) {
+            for (level, layout) in
+                [("raid0", "1"), ("raid1", "-"), ("raid5", "ls"), ("raid10", "f2")]
+            {
+                let picture = draw(level, layout, slots, 50, &Options::default());
+                assert_eq!(picture.columns.len(), slots as usize);
+                let lines: Vec<usize> = picture.text().lines().skip(2).map(str::len).collect();
+                assert_eq!(lines[0], lines[2], "{level} on {slots}: columns line up");
+                assert!(picture.lines.len() < 30, "{level} on {slots}");
+                let svg = super::super::svg::svg(&picture);
+                assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());
+            }
+        }
+    }
 }

@@ -23,8 +23,8 @@ text-anchor:middle}.left{text-anchor:start}.soft{fill:#57606a}\
 rect.cell{stroke:#fff;stroke-width:2}.data{fill:#cfe3fb}.data.odd{fill:#a9cdf5}\
 .copy{fill:#d8efd3}.copy.odd{fill:#b5dfac}.p{fill:#ffd9a8}.q{fill:#f3c4dd}.unused{fill:#f0f2f4}\
 .lost{fill:url(#lost)}.stale{fill:url(#stale)}.rebuilding{fill:url(#rebuilding)}\
-.line{stroke:#c62828;stroke-width:2}.dash{stroke:#8250df;stroke-width:2}\
-.dots{fill:#1a7f37}\
+.line,.dash{stroke-width:2;opacity:.55}.line{stroke:#c62828}.dash{stroke:#8250df}\
+.dots{fill:#1a7f37;opacity:.7}\
 @media(prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#e6edf3}.soft{fill:#9aa4af}\
 rect.cell{stroke:#0d1117}.data{fill:#1d3b5f}.data.odd{fill:#2a5283}.copy{fill:#1f4425}\
 .copy.odd{fill:#2d5f35}.p{fill:#6b4310}.q{fill:#642a4b}.unused{fill:#1b2028}\
@@ -142,4 +142,36 @@ fn column_width(picture: &Picture) -> usize {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::{Options, picture};
+    use super::super::{Params, make};
+    use super::*;
+    use crate::units::{Sectors, Slot};
+
+    #[test]
+    fn a_drawing_is_self_contained_and_names_every_cell() {
+        let params = Params {
+            layout: 2,
+            chunk: Sectors(128),
+            slots: 4,
+            component: Sectors(1 << 20),
+            members: Vec::new(),
+        };
+        let options = Options { rows: 4, marks: vec![(Slot(1), Mark::Lost)] };
+        let mut picture = picture(&*make(5, &params).unwrap(), &options);
+        picture.title = "a <b> & c".to_string();
+        let svg = svg(&picture);
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+        assert!(svg.ends_with("</svg>\n"));
+        assert!(svg.contains("prefers-color-scheme:dark"));
+        assert!(svg.contains("<title>a &lt;b&gt; &amp; c</title>"));
+        assert_eq!(svg.matches("<rect class=\"cell data").count(), 12);
+        assert_eq!(svg.matches("<rect class=\"cell p").count(), 4);
+        assert_eq!(svg.matches("<rect class=\"lost\"").count(), 4);
+        assert!(svg.contains("slot 1 (lost), row 1: chunk 5 (stripe 1)"));
+        assert!(!svg.contains("href"));
+    }
 }
