@@ -183,6 +183,42 @@ fn survival_is_what_the_stripes_say() {
 }
 
 #[test]
+fn words_and_answers_agree_both_ways() {
+    every_layout(|layout, params| {
+        let size = layout.shape().size.bytes();
+        for offset in (0..size).step_by(size as usize / 7 + 4099).chain([size - 1]) {
+            let explained = explain::array_offset(layout, offset).unwrap();
+            for place in &explained.places {
+                let sector = Sectors::floor_bytes(place.offset);
+                let says = format!("= {sector}");
+                let same_sector = |step: &String| {
+                    step.ends_with(&says) || step.ends_with(&format!("{says}, on each of them"))
+                };
+                assert!(explained.steps.iter().any(same_sector), "{params:?} {explained:?}");
+                let back = explain::member_offset(layout, place.slot, place.offset).unwrap();
+                assert_eq!(back.stripe, Some(explained.stripe));
+                let copy = match place.role {
+                    Role::Data(_) => 0,
+                    Role::Copy(copy) => copy,
+                    Role::P => {
+                        assert_eq!(back.owner, explain::Owner::P);
+                        continue;
+                    }
+                    Role::Q => {
+                        assert_eq!(back.owner, explain::Owner::Q);
+                        continue;
+                    }
+                };
+                assert_eq!(back.owner, explain::Owner::Data { offset, copy }, "{params:?}");
+                let says = format!("= {}", Sectors::floor_bytes(offset));
+                let last = back.steps.last().unwrap();
+                assert!(last.contains(&says), "{params:?} '{says}' {:?}", back.steps);
+            }
+        }
+    });
+}
+
+#[test]
 fn what_is_printed_can_be_typed() {
     for level in LEVELS {
         let numbers = words(level).into_iter().chain([0, 1, 7, 8, 10, 0x101, 0xffff_ffff, 0x70202]);
@@ -330,7 +366,7 @@ fn find_phys(word: u32, n: u64, chunk: u64, component: u64, r: u64) -> Vec<(u64,
         for _ in 1..far {
             let set = d / set_size;
             d += near;
-            if n % set_size != 0 && d > last_start {
+            if !n.is_multiple_of(set_size) && d > last_start {
                 d = (d - last_start) % last_size + last_start;
             } else {
                 d = d % set_size + set_size * set;

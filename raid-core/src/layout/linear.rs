@@ -136,7 +136,7 @@ impl Layout for Linear {
             return vec![format!("slot {slot} is used up to sector {size}: {at} is not used")];
         }
         vec![
-            format!("the members before slot {slot} hold array sectors 0 to {start} - 1"),
+            format!("the members before slot {slot} hold the first {start} array sectors"),
             format!("array sector = {start} + member sector {at} = {}", start + at),
         ]
     }

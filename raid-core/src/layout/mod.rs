@@ -12,9 +12,11 @@
 //! the law tests, pictures and command line follow from the table.
 
 pub mod check;
+pub mod explain;
 pub mod failures;
 pub mod linear;
 pub mod names;
+pub mod picture;
 pub mod raid0;
 pub mod raid1;
 pub mod raid10;
@@ -22,9 +24,14 @@ pub mod raid4;
 pub mod raid5;
 pub mod raid6;
 pub mod rotation;
+pub mod svg;
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod placements;
 
 pub use failures::{Lost, lost, surviving_sets};
 
@@ -220,10 +227,17 @@ pub trait Layout: Send + Sync + fmt::Debug {
 
     /// The arithmetic from array sector `at` (below the array size) to its member sector, one
     /// sentence a step, with this array's numbers.
-    fn steps(&self, at: Sectors) -> Vec<String>;
+    fn steps(&self, at: Sectors) -> Vec<String> {
+        vec![format!("array sector {at} is in stripe {}", self.locate(at).0)]
+    }
 
     /// The arithmetic from sector `at` of `slot` to the stripe that owns it.
-    fn steps_back(&self, slot: Slot, at: Sectors) -> Vec<String>;
+    fn steps_back(&self, slot: Slot, at: Sectors) -> Vec<String> {
+        vec![match self.find(slot, at) {
+            Some(no) => format!("sector {at} of slot {slot} is in stripe {}", no.0),
+            None => format!("sector {at} of slot {slot} is not used"),
+        }]
+    }
 }
 
 /// Everything a level needs to build its layout, as found in a superblock or typed.

@@ -10,10 +10,15 @@
 //! so every word is tried over a whole period and such words are refused. Others put all copies
 //! of a chunk on one member: those are built, with a [`Hazard`].
 
-use super::{Code, Hazard, Layout, Level, Params, Role, Shape, Stripe, Unit, check, names};
-use crate::error::{Error, ErrorKind, Result};
+mod placement;
+mod word;
+
+pub use word::DEFAULT;
+
+use super::{Code, Hazard, Layout, Level, Params, Role, Shape, Stripe, Unit, check};
+use crate::error::Result;
 use crate::units::{Sectors, Slot, SlotSet, StripeNo};
-use smallvec::SmallVec;
+use placement::Placement;
 
 /// RAID 10 in the table of levels.
 pub const LEVEL: Level = Level {
@@ -23,155 +28,10 @@ pub const LEVEL: Level = Level {
     summary: "every chunk on several members, striped; survives some losses",
     slots_min: 2,
     layouts: &[],
-    parse_layout,
-    layout_name,
+    parse_layout: word::parse_layout,
+    layout_name: word::layout_name,
     make,
 };
-
-/// The layout word of `near=2`, mdadm's default.
-pub const DEFAULT: u32 = 0x102;
-
-/// A layout word taken apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Word {
-    near: u16,
-    far: u16,
-    offset: bool,
-    /// Far-set mode: 0 none, 1 the first attempt (sets of slots / far), 2 (sets of near x far).
-    sets: u32,
-}
-
-impl Word {
-    fn split(word: u32) -> Word {
-        let (near, far) = (word & 0xff, word >> 8 & 0xff);
-        let offset = word >> 16 & 1 == 1;
-        Word { near: near as u16, far: far as u16, offset, sets: word >> 17 }
-    }
-
-    fn join(self) -> u32 {
-        self.near as u32 | (self.far as u32) << 8 | u32::from(self.offset) << 16 | self.sets << 17
-    }
-
-    fn copies(self) -> u16 {
-        self.near * self.far
-    }
-}
-
-/// `n2`, `near=2`, `f2`, `o2`, products as `near=2, far=2`, far sets as `far-sets=1`, or a number.
-fn parse_layout(text: &str) -> Result<u32> {
-    let folded = text.trim().to_ascii_lowercase();
-    if folded == "default" {
-        return Ok(DEFAULT);
-    }
-    if let Some(number) = names::number(&folded) {
-        return Ok(number);
-    }
-    let unknown = || {
-        Error::invalid(format!(
-            "raid10 has no layout '{}'; it has n2 (near=2), f2 (far=2), o2 (offset=2) with any \
-             number of copies, 'near=2, far=2', or the number of the layout word",
-            text.trim()
-        ))
-    };
-    let mut word = Word { near: 1, far: 1, offset: false, sets: 0 };
-    let (mut near_seen, mut far_seen, mut sets_seen) = (false, false, false);
-    for part in folded.split([',', ' ']).filter(|part| !part.is_empty()) {
-        let digits = part.find(|c: char| c.is_ascii_digit()).ok_or_else(unknown)?;
-        let (name, count) = part.split_at(digits);
-        let count: u16 = count.parse().ok().filter(|n| (1..256).contains(n)).ok_or_else(unknown)?;
-        let seen = match name.trim_end_matches('=') {
-            "n" | "near" => {
-                word.near = count;
-                &mut near_seen
-            }
-            kind @ ("f" | "far" | "o" | "offset") => {
-                (word.far, word.offset) = (count, kind.starts_with('o'));
-                &mut far_seen
-            }
-            "far-sets" if count <= 2 => {
-                word.sets = count as u32;
-                &mut sets_seen
-            }
-            _ => return Err(unknown()),
-        };
-        if std::mem::replace(seen, true) {
-            return Err(unknown());
-        }
-    }
-    if near_seen || far_seen { Ok(word.join()) } else { Err(unknown()) }
-}
-
-/// As mdadm prints it; the number where that would lose something.
-fn layout_name(number: u32) -> String {
-    let word = Word::split(number);
-    let mut parts = Vec::new();
-    if word.near != 1 {
-        parts.push(format!("near={}", word.near));
-    }
-    if word.far != 1 {
-        parts.push(format!("{}={}", if word.offset { "offset" } else { "far" }, word.far));
-    }
-    if word.sets != 0 {
-        parts.push(format!("far-sets={}", word.sets));
-    }
-    let name = parts.join(", ");
-    let faithful = parse_layout(&name).is_ok_and(|parsed| parsed == number);
-    if faithful { name } else { format!("{number:#x}") }
-}
-
-/// Where copies go, in slots and rows of chunks: the kernel's `__raid10_find_phys`.
-#[derive(Clone, Debug)]
-struct Placement {
-    slots: u64,
-    near: u64,
-    far: u64,
-    offset: bool,
-    /// Slots in a far set; all of them where there are no sets.
-    set: u64,
-    /// Rows from one far copy to the next: of a section, or 1 for offset.
-    stride: u64,
-}
-
-impl Placement {
-    /// The slot of the next far copy of what is on `slot`.
-    fn further(&self, slot: u64) -> u64 {
-        let rest = self.slots % self.set;
-        // The last whole set and the slots left over behind it form one larger set.
-        let last_start = (self.slots / self.set - 1) * self.set;
-        let last_size = self.set + rest;
-        let moved = slot + self.near;
-        if rest != 0 && moved > last_start {
-            (moved - last_start) % last_size + last_start
-        } else {
-            moved % self.set + slot / self.set * self.set
-        }
-    }
-
-    /// Slot and row of every copy of chunk `number`, in md's order.
-    fn copies(&self, number: u64) -> SmallVec<[(u64, u64); 8]> {
-        let first = number * self.near;
-        let step = if self.offset { self.far } else { 1 };
-        let row_of_first = first / self.slots * step;
-        let mut copies = SmallVec::new();
-        for near in 0..self.near {
-            let position = first % self.slots + near;
-            let mut slot = position % self.slots;
-            let mut row = row_of_first + position / self.slots;
-            copies.push((slot, row));
-            for _ in 1..self.far {
-                slot = self.further(slot);
-                row += self.stride;
-                copies.push((slot, row));
-            }
-        }
-        copies
-    }
-
-    /// After how many chunks the slots repeat.
-    fn period(&self) -> u64 {
-        self.slots / gcd(self.slots, self.near)
-    }
-}
 
 #[derive(Debug)]
 struct Raid10 {
@@ -184,7 +44,7 @@ struct Raid10 {
 
 fn make(params: &Params) -> Result<Box<dyn Layout>> {
     check::slots(&LEVEL, params, check::SLOTS_MAX)?;
-    let word = checked_word(params)?;
+    let word = word::checked(params)?;
     check::chunk_power_of_two(&LEVEL, params.chunk)?;
     check::component(&LEVEL, params.component, params.chunk.times(word.far as u64))?;
     let (slots, near, far) = (params.slots as u64, word.near as u64, word.far as u64);
@@ -199,8 +59,8 @@ fn make(params: &Params) -> Result<Box<dyn Layout>> {
     };
     let stride = if word.offset { 1 } else { section };
     let placement = Placement { slots, near, far, offset: word.offset, set, stride };
-    refuse_collisions(params, &placement)?;
-    let (hazard, members_min) = spread(&placement);
+    placement::refuse_collisions(params, &placement)?;
+    let (hazard, members_min) = placement::spread(&placement);
     let shape = Shape {
         level: LEVEL.number,
         slots: params.slots,
@@ -212,99 +72,8 @@ fn make(params: &Params) -> Result<Box<dyn Layout>> {
         tolerance: members_min - 1,
         period: placement.period(),
     };
-    let origins = origins(&placement);
+    let origins = placement::origins(&placement);
     Ok(Box::new(Raid10 { shape, placement, origins, hazard }))
-}
-
-/// The layout word of `params`, if it is one at all and fits the number of slots.
-fn checked_word(params: &Params) -> Result<Word> {
-    let (number, word) = (params.layout, Word::split(params.layout));
-    let reason = if number >> 19 != 0 {
-        "bits 19 and above must be zero"
-    } else if word.sets == 3 {
-        "bits 17 and 18 must not both be set"
-    } else if word.near == 0 || word.far == 0 {
-        "the near and far copies must be at least 1 each"
-    } else if word.copies() < 2 {
-        "it keeps only one copy: at least 2 are needed"
-    } else if word.copies() > params.slots {
-        return Err(Error::invalid(format!(
-            "raid10 layout {} keeps {} copies: that needs at least {0} members, not {}",
-            layout_name(number),
-            word.copies(),
-            params.slots
-        )));
-    } else {
-        return Ok(word);
-    };
-    Err(Error::invalid(format!("raid10 layout word {number:#x} is not valid: {reason}")))
-}
-
-/// Tries every chunk of a period: no two may share a sector.
-///
-/// A period ends at the end of a row (of a group of rows, for offset), so that what happens in
-/// the first period is what happens in all.
-fn refuse_collisions(params: &Params, placement: &Placement) -> Result<()> {
-    let rows = placement.period() * placement.near / placement.slots;
-    let stride = if placement.offset { 1 } else { rows };
-    let sample = Placement { stride, ..placement.clone() };
-    let mut owners = vec![u64::MAX; (placement.slots * rows * placement.far) as usize];
-    for number in 0..placement.period() {
-        for (slot, row) in sample.copies(number) {
-            let owner = &mut owners[(row * placement.slots + slot) as usize];
-            if *owner != u64::MAX {
-                return Err(Error::new(
-                    ErrorKind::Refused,
-                    format!(
-                        "raid10 layout {} on {} members puts chunks {owner} and {number} on the \
-                         same place of member {slot}: data written through it is lost, also \
-                         with the kernel",
-                        layout_name(params.layout),
-                        params.slots
-                    ),
-                ));
-            }
-            *owner = number;
-        }
-    }
-    Ok(())
-}
-
-/// The hazard of chunks whose copies share members, and the fewest members any chunk is on.
-fn spread(placement: &Placement) -> (Option<Hazard>, u16) {
-    let copies = (placement.near * placement.far) as u16;
-    let (mut least, mut first) = (copies, 0);
-    for number in 0..placement.period() {
-        let on: SlotSet =
-            placement.copies(number).iter().map(|&(slot, _)| Slot(slot as u16)).collect();
-        let members = on.len() as u16;
-        if members < least {
-            (least, first) = (members, number);
-        }
-    }
-    let stripe = StripeNo(first);
-    let slot = Slot(placement.copies(first)[0].0 as u16);
-    let hazard = match least {
-        1 => Some(Hazard::NoRedundancy { stripe, slot, copies }),
-        members if members < copies => Some(Hazard::LessRedundancy { stripe, copies, members }),
-        _ => None,
-    };
-    (hazard, least)
-}
-
-/// The inverse of [`Placement::further`], for each far copy.
-fn origins(placement: &Placement) -> Vec<u16> {
-    let slots = placement.slots as usize;
-    let mut origins = vec![u16::MAX; slots * placement.far as usize];
-    for origin in 0..slots {
-        let mut slot = origin as u64;
-        for far in 0..placement.far as usize {
-            origins[far * slots + slot as usize] = origin as u16;
-            slot = placement.further(slot);
-        }
-    }
-    assert!(!origins.contains(&u16::MAX), "a layout without collisions fills every slot");
-    origins
 }
 
 impl Layout for Raid10 {
@@ -456,8 +225,4 @@ impl Raid10 {
         }
         rules
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
