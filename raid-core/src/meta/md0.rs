@@ -4,6 +4,7 @@
 //! before the end of the member. The word table is `struct mdp_superblock_s` of the kernel.
 
 use super::bytes::array;
+use super::examine::examine_md0;
 use super::record::{ArrayRecord, MemberRecord};
 use super::{Format, Found, Identity, damaged};
 use crate::error::{Error, ErrorKind, Result};
@@ -16,6 +17,7 @@ pub const V0_90: Format = Format {
     super_at,
     recognise: |bytes| Packet::new(bytes).is_some(),
     identity: |bytes| Packet::new(bytes).map(|packet| packet.identity()).unwrap_or_default(),
+    examine: examine_md0,
     parse,
     emit: |_: &ArrayRecord, _: &MemberRecord| Err(not_yet()),
 };

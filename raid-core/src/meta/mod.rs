@@ -17,6 +17,8 @@ pub mod assemble;
 pub mod bad_blocks;
 mod bytes;
 pub mod create;
+pub mod examine;
+pub mod foreign;
 pub mod md0;
 pub mod md1;
 pub mod md_bitmap;
@@ -44,6 +46,9 @@ pub struct Format {
     pub recognise: fn(&[u8]) -> bool,
     /// Who the bytes say they are, right or wrong.
     pub identity: fn(&[u8]) -> Identity,
+    /// Bytes, the sector they were found at, the sectors of the device: all fields, right or
+    /// wrong.
+    pub examine: fn(&[u8], Sectors, Sectors) -> examine::Examination,
     /// Bytes, the sector they were found at, the sectors of the device: a record that makes sense.
     /// The bad-block log is another area: [`probe`] reads it and fills
     /// [`MemberRecord::bad_blocks`].

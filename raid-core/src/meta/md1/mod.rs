@@ -15,6 +15,7 @@ pub mod packet;
 pub mod parse;
 
 use super::bytes::le32;
+use super::examine::examine_md1;
 use super::{Format, Identity};
 use crate::units::Sectors;
 use packet::{Packet, field};
@@ -26,6 +27,7 @@ pub const V1_2: Format = Format {
     super_at: |device| at_start(Sectors(8), device),
     recognise,
     identity,
+    examine: |bytes, at, device| examine_md1("1.2", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_2, bytes, at, device),
     emit: emit::emit,
 };
@@ -37,6 +39,7 @@ pub const V1_1: Format = Format {
     super_at: |device| at_start(Sectors(0), device),
     recognise,
     identity,
+    examine: |bytes, at, device| examine_md1("1.1", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_1, bytes, at, device),
     emit: emit::emit,
 };
@@ -48,6 +51,7 @@ pub const V1_0: Format = Format {
     super_at: near_end,
     recognise,
     identity,
+    examine: |bytes, at, device| examine_md1("1.0", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_0, bytes, at, device),
     emit: emit::emit,
 };
