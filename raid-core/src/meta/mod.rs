@@ -13,13 +13,19 @@
 //!
 //! To add a format: write `meta/x.rs` with a `FORMAT`, add `mod x;` and a line in [`FORMATS`].
 
+pub mod assemble;
 pub mod bad_blocks;
 mod bytes;
 pub mod create;
+pub mod examine;
+pub mod foreign;
+pub mod md0;
 pub mod md1;
 pub mod md_bitmap;
 pub mod record;
 pub mod sizes;
+pub mod time;
+pub mod uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::{Sectors, Slot, SlotSet};
@@ -38,6 +44,11 @@ pub struct Format {
     pub super_at: fn(Sectors) -> Option<Sectors>,
     /// True if the bytes found there are this format's, right or wrong.
     pub recognise: fn(&[u8]) -> bool,
+    /// Who the bytes say they are, right or wrong.
+    pub identity: fn(&[u8]) -> Identity,
+    /// Bytes, the sector they were found at, the sectors of the device: all fields, right or
+    /// wrong.
+    pub examine: fn(&[u8], Sectors, Sectors) -> examine::Examination,
     /// Bytes, the sector they were found at, the sectors of the device: a record that makes sense.
     /// The bad-block log is another area: [`probe`] reads it and fills
     /// [`MemberRecord::bad_blocks`].
@@ -60,6 +71,26 @@ impl fmt::Display for Format {
 
 /// Every format that can be read and written, the default for new arrays first.
 pub const FORMATS: &[&Format] = &[&md1::V1_2, &md1::V1_1, &md1::V1_0];
+
+/// Every format that is looked for on a device.
+pub const PROBED: &[&Format] = &[&md1::V1_2, &md1::V1_1, &md1::V1_0, &md0::V0_90];
+
+/// What a superblock says of its array, before it is known to make sense.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Array id, in the order mdadm prints it.
+    pub uuid: [u8; 16],
+    /// Array name, opaque.
+    pub name: Vec<u8>,
+    /// md's level number.
+    pub level: i32,
+    /// Update counter.
+    pub events: u64,
+    /// Time of the last update, seconds since 1970 in the low 40 bits.
+    pub utime: u64,
+    /// The checksum is right, so that this can be believed.
+    pub is_sound: bool,
+}
 
 /// The format called `name`.
 pub fn format(name: &str) -> Result<&'static Format> {
@@ -113,6 +144,13 @@ pub struct Sighting {
     pub record: Result<Found>,
 }
 
+impl Sighting {
+    /// Who the superblock says it is.
+    pub fn identity(&self) -> Identity {
+        (self.format.identity)(&self.bytes)
+    }
+}
+
 /// Reads the sectors from `at` on into the buffer, whose length is a multiple of 512.
 pub type Window<'a> = &'a mut dyn FnMut(Sectors, &mut [u8]) -> io::Result<()>;
 
@@ -123,7 +161,7 @@ const WINDOW: u64 = 4096;
 /// Fails only where the device cannot be read.
 pub fn probe(device: Sectors, read: Window<'_>) -> Result<Vec<Sighting>> {
     let mut sightings = Vec::new();
-    for format in FORMATS {
+    for &format in PROBED {
         let Some(at) = (format.super_at)(device) else { continue };
         let len = device.checked_sub(at).unwrap_or_default().min(Sectors::floor_bytes(WINDOW));
         let bytes = read_area(Area { at, len }, read)?;

@@ -60,6 +60,7 @@ fn entries(array: &ArrayRecord, member: &MemberRecord, old: u32) -> Result<u32> 
     }
 }
 
+/// A RAID 0 whose order is not known keeps the word it had.
 fn put_array(block: &mut [u8], array: &ArrayRecord) -> Result<()> {
     if array.name.len() > field::CTIME - field::NAME {
         return Err(Error::invalid("an array name has at most 32 bytes"));
@@ -71,7 +72,9 @@ fn put_array(block: &mut [u8], array: &ArrayRecord) -> Result<()> {
     put(block, field::NAME, &array.name);
     put(block, field::CTIME, &array.ctime.to_le_bytes());
     put(block, field::LEVEL, &array.level.to_le_bytes());
-    put(block, field::LAYOUT, &array.layout.to_le_bytes());
+    if array.level != 0 || array.layout != 0 {
+        put(block, field::LAYOUT, &array.layout.to_le_bytes());
+    }
     put(block, field::SIZE, &array.component.0.to_le_bytes());
     put(block, field::CHUNK, &fit::<u32>("chunk", array.chunk.0)?.to_le_bytes());
     put(block, field::RAID_DISKS, &u32::from(array.slots).to_le_bytes());

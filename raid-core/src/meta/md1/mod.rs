@@ -14,10 +14,11 @@ pub mod features;
 pub mod packet;
 pub mod parse;
 
-use super::Format;
 use super::bytes::le32;
+use super::examine::examine_md1;
+use super::{Format, Identity};
 use crate::units::Sectors;
-use packet::field;
+use packet::{Packet, field};
 
 /// Superblock 4 KiB from the start; the default.
 pub const V1_2: Format = Format {
@@ -25,6 +26,8 @@ pub const V1_2: Format = Format {
     summary: "superblock 4 KiB from the start of each member (the default)",
     super_at: |device| at_start(Sectors(8), device),
     recognise,
+    identity,
+    examine: |bytes, at, device| examine_md1("1.2", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_2, bytes, at, device),
     emit: emit::emit,
 };
@@ -35,6 +38,8 @@ pub const V1_1: Format = Format {
     summary: "superblock at the start of each member",
     super_at: |device| at_start(Sectors(0), device),
     recognise,
+    identity,
+    examine: |bytes, at, device| examine_md1("1.1", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_1, bytes, at, device),
     emit: emit::emit,
 };
@@ -45,6 +50,8 @@ pub const V1_0: Format = Format {
     summary: "superblock 8 to 12 KiB before the end of each member; data begins at its start",
     super_at: near_end,
     recognise,
+    identity,
+    examine: |bytes, at, device| examine_md1("1.0", bytes, at, device),
     parse: |bytes, at, device| parse::parse(&V1_0, bytes, at, device),
     emit: emit::emit,
 };
@@ -62,4 +69,16 @@ fn near_end(device: Sectors) -> Option<Sectors> {
 
 fn recognise(bytes: &[u8]) -> bool {
     le32(bytes, field::MAGIC) == packet::MAGIC && le32(bytes, field::MAJOR) == 1
+}
+
+fn identity(bytes: &[u8]) -> Identity {
+    let packet = Packet::new(bytes);
+    Identity {
+        uuid: packet.uuid(),
+        name: packet.name().to_vec(),
+        level: packet.level(),
+        events: packet.events(),
+        utime: packet.utime(),
+        is_sound: packet.checksum_matches(),
+    }
 }

@@ -106,7 +106,7 @@ fn array_record(packet: &Packet) -> Result<ArrayRecord> {
         name: packet.name().to_vec(),
         ctime: packet.ctime(),
         level: packet.level(),
-        layout: packet.layout(),
+        layout: layout(packet),
         chunk: Sectors(u64::from(chunk)),
         slots,
         component,
@@ -123,6 +123,14 @@ fn slots(packet: &Packet) -> Result<u16> {
     match packet.raid_disks() {
         n @ 1..=MAX_DEV => Ok(n as u16),
         n => Err(damaged(format!("{n} slots make no sense; an md array has 1 to {MAX_DEV}"))),
+    }
+}
+
+/// A RAID 0 without the feature bit does not say its order, whatever the word holds.
+fn layout(packet: &Packet) -> u32 {
+    match packet.level() == 0 && packet.features() & features::RAID0_LAYOUT == 0 {
+        true => 0,
+        false => packet.layout(),
     }
 }
 

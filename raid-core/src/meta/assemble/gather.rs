@@ -1,0 +1,196 @@
+//! From candidates to the members of one array: readable superblocks, grouped by array id.
+
+use super::{Candidate, Fate, Options, Refusal, Verdict};
+use crate::error::ErrorKind;
+use crate::meta::record::DeviceRole;
+use crate::meta::{Found, Identity, Sighting, uuid};
+use std::collections::BTreeMap;
+
+/// A candidate with the one superblock that counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Index into the candidates.
+    pub index: usize,
+    /// The candidate's name.
+    pub name: &'a str,
+    /// Its superblock.
+    pub found: &'a Found,
+}
+
+impl Entry<'_> {
+    /// The update counter.
+    pub fn events(&self) -> u64 {
+        self.found.array.events
+    }
+
+    /// The device number.
+    pub fn number(&self) -> u32 {
+        self.found.member.number
+    }
+
+    /// What the member's own map says it is.
+    pub fn own_role(&self) -> DeviceRole {
+        self.found.array.role(self.number())
+    }
+
+    /// True if the member's map does not count `other` as active.
+    pub fn calls_failed(&self, other: &Entry<'_>) -> bool {
+        let theirs = self.found.array.role(other.number());
+        matches!(theirs, DeviceRole::Faulty | DeviceRole::Spare)
+    }
+}
+
+/// Fates by candidate, filled as decisions fall.
+#[derive(Debug)]
+pub struct Verdicts(Vec<Verdict>);
+
+impl Verdicts {
+    /// Nothing decided yet.
+    pub fn new(candidates: &[Candidate]) -> Verdicts {
+        let undecided = |candidate: &Candidate| Verdict {
+            name: candidate.name.clone(),
+            fate: Fate::Out,
+            why: String::new(),
+        };
+        Verdicts(candidates.iter().map(undecided).collect())
+    }
+
+    /// Decides about candidate `index`.
+    pub fn set(&mut self, index: usize, fate: Fate, why: impl Into<String>) {
+        self.0[index].fate = fate;
+        self.0[index].why = why.into();
+    }
+
+    /// Ends in a refusal.
+    pub fn refuse(self, kind: ErrorKind, reason: impl Into<String>) -> Refusal {
+        Refusal { kind, reason: reason.into(), verdicts: self.0 }
+    }
+
+    /// All of them.
+    pub fn into_vec(self) -> Vec<Verdict> {
+        self.0
+    }
+}
+
+/// The members of the one array that is meant.
+pub fn gather<'a>(
+    candidates: &'a [Candidate],
+    options: &Options,
+    mut verdicts: Verdicts,
+) -> Result<(Vec<Entry<'a>>, Verdicts), Refusal> {
+    let Some(uuid) = chosen(candidates, options, &mut verdicts) else {
+        return Err(unchosen(candidates, options, verdicts));
+    };
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        match superblock_of(candidate, &uuid) {
+            Ok(found) => entries.push(Entry { index, name: &candidate.name, found }),
+            Err(why) => verdicts.set(index, Fate::Out, why),
+        }
+    }
+    if entries.is_empty() {
+        let reason = format!("no member of array {} can be used", uuid::to_text(&uuid));
+        return Err(verdicts.refuse(ErrorKind::Metadata, reason));
+    }
+    Ok((entries, verdicts))
+}
+
+/// The array id: the one asked for, or the only one there is.
+fn chosen(
+    candidates: &[Candidate],
+    options: &Options,
+    verdicts: &mut Verdicts,
+) -> Option<[u8; 16]> {
+    let groups = groups(candidates);
+    for (index, candidate) in candidates.iter().enumerate() {
+        let why = match sound(candidate).next() {
+            Some(identity) => format!("a member of array {}", uuid::to_text(&identity.uuid)),
+            None => superblock_of(candidate, &[0; 16]).err().unwrap_or_default(),
+        };
+        verdicts.set(index, Fate::Out, why);
+    }
+    match options.uuid {
+        Some(uuid) => groups.contains_key(&uuid).then_some(uuid),
+        None if groups.len() == 1 => groups.into_keys().next(),
+        None => None,
+    }
+}
+
+fn sound(candidate: &Candidate) -> impl Iterator<Item = Identity> + '_ {
+    candidate.sightings.iter().map(Sighting::identity).filter(|identity| identity.is_sound)
+}
+
+/// The candidates by array id, from superblocks whose checksum is right.
+fn groups(candidates: &[Candidate]) -> BTreeMap<[u8; 16], Vec<(&str, Identity)>> {
+    let mut groups: BTreeMap<[u8; 16], Vec<(&str, Identity)>> = BTreeMap::new();
+    for candidate in candidates {
+        for identity in sound(candidate) {
+            groups.entry(identity.uuid).or_default().push((&candidate.name, identity));
+        }
+    }
+    groups
+}
+
+/// No array was meant clearly: none is there, or several.
+fn unchosen(candidates: &[Candidate], options: &Options, verdicts: Verdicts) -> Refusal {
+    let groups = groups(candidates);
+    let list: String = groups
+        .iter()
+        .map(|(uuid, members)| {
+            let (_, identity) = &members[0];
+            let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+            format!(
+                "\n  --uuid {}  level {}, name {:?}, {} events: {}",
+                uuid::to_text(uuid),
+                identity.level,
+                String::from_utf8_lossy(&identity.name),
+                identity.events,
+                names.join(", ")
+            )
+        })
+        .collect();
+    match (&options.uuid, groups.len()) {
+        (_, 0) => verdicts.refuse(
+            ErrorKind::Metadata,
+            "none of the devices carries an md superblock that can be used",
+        ),
+        (Some(uuid), _) => verdicts.refuse(
+            ErrorKind::Invalid,
+            format!("no device belongs to array {}; there are:{list}", uuid::to_text(uuid)),
+        ),
+        (None, n) => verdicts.refuse(
+            ErrorKind::Refused,
+            format!("the devices belong to {n} arrays; choose one with --uuid:{list}"),
+        ),
+    }
+}
+
+/// The candidate's superblock of array `uuid`, or in words why there is none.
+fn superblock_of<'a>(candidate: &'a Candidate, uuid: &[u8; 16]) -> Result<&'a Found, String> {
+    let mut others = Vec::new();
+    let mut found: Option<(&Found, &Sighting)> = None;
+    for sighting in &candidate.sightings {
+        match (&sighting.record, found) {
+            (Ok(record), None) if record.array.uuid == *uuid => found = Some((record, sighting)),
+            (Ok(record), Some((_, first))) if record.array.uuid == *uuid => {
+                return Err(format!(
+                    "it carries two superblocks of this array, {} at sector {} and {} at sector \
+                     {}; erase the wrong one",
+                    first.format, first.at, sighting.format, sighting.at
+                ));
+            }
+            (Ok(record), _) => {
+                others.push(format!("a member of array {}", uuid::to_text(&record.array.uuid)));
+            }
+            (Err(error), _) => others.push(format!(
+                "its {} superblock at sector {} cannot be used: {error}",
+                sighting.format, sighting.at
+            )),
+        }
+    }
+    match (found, others.is_empty()) {
+        (Some((found, _)), _) => Ok(found),
+        (None, true) => Err("it carries no md superblock".into()),
+        (None, false) => Err(others.join("; ")),
+    }
+}
