@@ -10,7 +10,7 @@
 //! let members = images.members(3, 8 * MIB);
 //! let content = images.path("content");
 //! Pattern::Seeded(1).write_file(&content, 32 * MIB).unwrap();
-//! let geometry = md::Geometry { level: "5", layout: Some("ls"), chunk_kib: Some(64), ..md::MIRROR };
+//! let geometry = md::Geometry { level: "5", chunk_kib: Some(64), ..md::MIRROR };
 //! let job = md::Job::new("raid5", &members).create(&geometry).write(&content).check().stop();
 //! assert_eq!(md::run(&[job])[0].number("mismatch"), 0);
 //! ```
@@ -156,7 +156,7 @@ impl Job {
     }
 
     /// Adds an image as a spare and waits for its recovery.
-    pub fn add(self, image: &Path) -> Job {
+    pub fn recover_onto(self, image: &Path) -> Job {
         let image = guest::quote(&guest::path(image));
         self.step(&format!("attach {image}\nmdadm $MD --add \"$loop\" 2>&1\nsettle"))
     }
@@ -351,7 +351,8 @@ mod tests {
 
     #[test]
     fn a_report_gives_the_last_value_and_the_fields_of_each_member() {
-        let text = "@size 1\n@size 4096\n/dev/loop0:\n   Magic : a92b4efc\n   Checksum : 1 - correct\n\
+        let text = "@size 1\n@size 4096\n/dev/loop0:\n   Magic : a92b4efc\n\
+                    \x20  Checksum : 1 - correct\n\
                     /dev/loop3:\n   Checksum : 2 - expected 3\n   Array State : AA ('A' == active)";
         let report = Report { name: "job".into(), status: 0, text: text.into() };
         assert_eq!(report.number("size"), 4096);

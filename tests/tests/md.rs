@@ -33,7 +33,7 @@ fn a_batch_reports_each_job_and_a_failing_one_does_not_stop_the_next() {
             .stop(),
         Job::degraded("recovered", &[Some(made[0].clone()), None, Some(made[2].clone())])
             .assemble()
-            .add(&spare)
+            .recover_onto(&spare)
             .check()
             .read_to(&copy)
             .stop()

@@ -1,4 +1,5 @@
-//! The checks every device makes before it moves a byte: inside the device, whole sectors, writable.
+//! The checks every device makes before it moves a byte: inside the device, whole sectors,
+//! writable.
 
 use super::Facts;
 use crate::units::{SECTOR, Sectors};

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | fit | fits | straight to the descriptor, one preadv or pwritev |
 //! | fit | does not | through an aligned piece of memory, still direct |
-//! | do not fit (512-byte request, 4096-byte blocks) | any | through a second, buffered descriptor |
+//! | do not fit (512-byte request, 4096-byte blocks) | any | through a buffered descriptor |
 //!
 //! The kernel keeps the page cache and direct transfers of one inode coherent, except for one
 //! race: a buffered write reads a whole page, and a direct write to another sector of that page

@@ -118,7 +118,8 @@ impl Oracle {
     pub fn settle(&mut self, data: &[u8]) {
         for (sector, content) in self.sectors.iter_mut().zip(data.chunks(SECTOR as usize)) {
             sector.clear();
-            sector.push(Entry { content: content.into(), issued: 0, acked: Some(0), durable: true });
+            let content = content.into();
+            sector.push(Entry { content, issued: 0, acked: Some(0), durable: true });
         }
     }
 
