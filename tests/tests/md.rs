@@ -5,6 +5,7 @@ use raid_tests::md::{self, Geometry, Job};
 use raid_tests::pattern::Pattern;
 use raid_tests::requires::{self, Need};
 use std::fs::File;
+use std::path::PathBuf;
 
 const RAID5: Geometry =
     Geometry { level: "5", layout: Some("ls"), chunk_kib: Some(64), metadata: "1.2" };
@@ -66,6 +67,52 @@ fn a_batch_reports_each_job_and_a_failing_one_does_not_stop_the_next() {
     Pattern::Seeded(2).check(0, &content[at..at + len]).unwrap();
     Pattern::Seeded(1).check((at + len) as u64, &content[at + len..]).unwrap();
     assert_eq!(content.len() as u64, size);
+}
+
+#[test]
+fn the_kernel_judges_members_and_finds_what_is_wrong_with_them() {
+    if !requires::met(&[Need::Guest]) {
+        return;
+    }
+    let images = Images::new();
+    let content = images.path("content");
+    Pattern::Seeded(4).write_file(&content, 32 * MIB).unwrap();
+    let kinds = ["good", "data", "parity", "superblock", "striped"];
+    let members = kinds.map(|kind| {
+        let dir = images.subdir(kind);
+        (0..3).map(|i| images::sparse(&dir.join(format!("m{i}")), 8 * MIB)).collect::<Vec<_>>()
+    });
+    let striped = Geometry { level: "0", layout: None, ..RAID5 };
+    let made = kinds.iter().zip(&members).map(|(kind, members)| {
+        let job = Job::new(*kind, members);
+        let job = match *kind {
+            "striped" => job.create_with(&striped, ""),
+            _ => job.create_zeroed(&RAID5),
+        };
+        job.write(&content).stop()
+    });
+    for report in md::run(&made.collect::<Vec<_>>()) {
+        report.expect_success();
+    }
+    // Left-symmetric: the first row of three slots is D0, D1, P.
+    images::flip(&members[1][0], MIB, 1);
+    images::flip(&members[2][2], MIB, 1);
+    images::flip(&members[3][1], 4096 + 64, 1);
+
+    let there = |members: &Vec<PathBuf>| members.iter().cloned().map(Some).collect::<Vec<_>>();
+    let pairs = kinds.iter().zip(&members);
+    let mut jobs: Vec<Job> =
+        pairs.map(|(kind, members)| Job::judge(*kind, &there(members), &content)).collect();
+    let degraded = [Some(members[0][0].clone()), None, Some(members[0][2].clone())];
+    jobs.push(Job::judge("degraded", &degraded, &content));
+    let reports = md::run(&jobs);
+    reports[0].expect_good(3);
+    reports[4].expect_good(3);
+    reports[5].expect_good(2);
+    for report in &reports[1..4] {
+        let verdict = std::panic::catch_unwind(|| report.expect_good(3).status);
+        assert!(verdict.is_err(), "{} is found:\n{}", report.name, report.text);
+    }
 }
 
 #[test]
