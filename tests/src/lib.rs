@@ -3,6 +3,15 @@
 //! Everything here cleans up after itself, also when a test panics, and only what it made itself.
 //!
 //! 1. [`requires`]: what a test needs from the machine; skips loudly, fails in CI.
+//! 2. [`images`], [`pattern`]: member images, and bytes that say where they belong.
+//! 3. [`guards`]: loop devices, mounts and processes that go away with their owner.
+//! 4. [`guest`]: a guest with the kernel's own md driver; [`md`]: batches of arrays in it.
+//! 5. [`matrix`]: an array of every level and layout the kernel can make.
 
+pub mod guards;
 pub mod guest;
+pub mod images;
+pub mod matrix;
+pub mod md;
+pub mod pattern;
 pub mod requires;

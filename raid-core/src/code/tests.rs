@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// P and Q of `byte(i, j) = i * 131 + j * 17 + (j >> 8) * 7 + 5`, 512 bytes: first bytes and CRC-32.
+/// P and Q of `byte(i, j) = i * 131 + j * 17 + (j >> 8) * 7 + 5`, 512 bytes: first bytes and
+/// CRC-32.
 /// Other programs (ISA-L, SnapRAID, md's own functions) gave the same.
 const VECTORS: &str = include_str!("vectors.json");
 

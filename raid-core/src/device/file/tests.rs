@@ -1,3 +1,5 @@
+//! Files and block devices of this machine, aligned and not, held and busy.
+
 use super::*;
 use crate::device::conformance::{LoopDevice, scratch, shm, sparse};
 use crate::device::{read_at, write_at};

@@ -146,7 +146,8 @@ pub fn create(request: &Request) -> Result<Creation> {
 pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
     if name.len() > NAME_MAX {
         return Err(Error::invalid(format!(
-            "the name has {} bytes, but a superblock has room for {NAME_MAX}; give a shorter --name",
+            "the name has {} bytes, but a superblock has room for {NAME_MAX}; give a shorter \
+             --name",
             name.len()
         )));
     }
