@@ -48,7 +48,11 @@ impl Row {
 
     /// The stores raid-core takes for results that only go to a device.
     fn ours(&self) -> &'static str {
-        match Store::for_stripe(self.shape.data_bytes()) {
+        let parities = match self.work {
+            Work::Pq => 2,
+            Work::Xor => 1,
+        };
+        match Store::for_stripe(self.shape.chunk * (self.shape.data + parities)) {
             Store::Cached => CACHED,
             Store::Streaming => STREAMING,
         }

@@ -19,14 +19,15 @@ pub enum Store {
 }
 
 impl Store {
-    /// The right one for results that only go to a device, by the bytes of data of the stripe.
+    /// The right one for results that only go to a device, by the bytes of the whole stripe,
+    /// data and parity.
     ///
-    /// Measured by `raid-bench parity`: while data and parity fit in the caches next to the core,
-    /// streaming is two to four times slower; beyond them it saves reading what is overwritten.
-    pub fn for_stripe(data_bytes: usize) -> Store {
-        /// The L2 cache of today's server cores is 512 KiB to 2 MiB.
+    /// Measured by `raid-bench parity`: while a stripe fits the cache next to the core, streaming
+    /// is up to four times slower; beyond that it saves reading what is about to be overwritten.
+    pub fn for_stripe(bytes: usize) -> Store {
+        /// The L2 cache of most server cores; larger ones only move the point where both tie.
         const CACHED_MAX: usize = 512 << 10;
-        if data_bytes <= CACHED_MAX { Store::Cached } else { Store::Streaming }
+        if bytes <= CACHED_MAX { Store::Cached } else { Store::Streaming }
     }
 }
 
