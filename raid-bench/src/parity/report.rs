@@ -46,15 +46,15 @@ impl Row {
         self.of(name).map(|samples| quantile(&samples.sorted(), 0.5))
     }
 
-    /// The stores raid-core takes for results that only go to a device.
+    /// The stores to take for results that only go to a device.
     fn ours(&self) -> &'static str {
         let parities = match self.work {
             Work::Pq => 2,
             Work::Xor => 1,
         };
-        match Store::for_stripe(self.shape.chunk * (self.shape.data + parities)) {
-            Store::Cached => CACHED,
-            Store::Streaming => STREAMING,
+        match (self.place, Store::for_stripe(self.shape.chunk * (self.shape.data + parities))) {
+            (Place::Hot, Store::Cached) => CACHED,
+            _ => STREAMING,
         }
     }
 
@@ -106,8 +106,8 @@ impl Table {
         if !self.isa_l {
             println!("ISA-L is not installed (Debian: apt-get install libisal2): no comparison");
         }
-        println!("GB/s of data, medians. * = the stores raid-core takes; ratios are of these,");
-        println!("with quartiles. ! = the machine was not quiet: take with care.");
+        println!("GB/s of data, medians. * = the stores to take for a device; ratios are of");
+        println!("these, with quartiles. ! = the machine was not quiet: take with care.");
         println!();
         println!(
             "{:<5}{:<5}{:>6}{:>5} {:>8}{:>8}{:>9}{:>11}{:>9}  {:<20} of read",

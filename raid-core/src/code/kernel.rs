@@ -20,7 +20,7 @@ pub enum Store {
 
 impl Store {
     /// The right one for results that only go to a device, by the bytes of the whole stripe,
-    /// data and parity.
+    /// data and parity, when the data is in the caches. If it is not, `Streaming` always is.
     ///
     /// Measured by `raid-bench parity`: while a stripe fits the cache next to the core, streaming
     /// is up to four times slower; beyond that it saves reading what is about to be overwritten.
