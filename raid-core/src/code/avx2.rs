@@ -41,6 +41,7 @@ impl<const N: usize> Lanes for Avx2<N> {
 
     #[inline(always)]
     unsafe fn with<T: Task>(task: T) -> Verdict {
+        #[inline(never)]
         #[target_feature(enable = "avx2")]
         unsafe fn enabled<const N: usize, T: Task>(task: T) -> Verdict {
             // SAFETY: the caller's promise.

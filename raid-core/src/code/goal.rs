@@ -118,6 +118,8 @@ pub(super) trait Goal: Copy {
     type Kept<V: Lanes>: Copy;
     /// Whether it writes past the caches.
     const STREAMS: bool = false;
+    /// Up to so many units are read side by side, without groups; at most 8.
+    const TOGETHER: usize = 6;
 
     /// What it keeps, before the first place.
     ///
@@ -149,6 +151,7 @@ impl<const STREAM: bool> Goal for WriteP<STREAM> {
     type Sum<V: Lanes> = P<V>;
     type Kept<V: Lanes> = ();
     const STREAMS: bool = STREAM;
+    const TOGETHER: usize = 8;
 
     #[inline(always)]
     unsafe fn start<V: Lanes>(self) {}
@@ -213,6 +216,7 @@ impl Goal for CheckP {
     type Sum<V: Lanes> = P<V>;
     /// All differences so far.
     type Kept<V: Lanes> = V;
+    const TOGETHER: usize = 8;
 
     #[inline(always)]
     unsafe fn start<V: Lanes>(self) -> V {

@@ -23,7 +23,8 @@ impl<const N: usize> Lanes for Block<N> {
     /// For each bit of the factor, 0xff where it is set.
     type Factor = [u8; 8];
 
-    #[inline(always)]
+    /// Not inlined: one function for each goal keeps the optimiser at its best.
+    #[inline(never)]
     unsafe fn with<T: Task>(task: T) -> Verdict {
         // SAFETY: no instruction set is demanded; the rest is the caller's promise.
         unsafe { task.run::<Self>() }

@@ -1,15 +1,15 @@
 //! One pass over the units of a stripe, written once for every vector and every goal.
 //!
-//! At most [`GROUP`] units are read side by side, their number known to the compiler, so that all
-//! pointers stay in registers. More units are done group by group over a tile small enough that
-//! the running sums wait in the L1 cache. This matters most when all units start at the same
-//! offset of a page: they compete for the same few lines of L1, eight of them at a time.
+//! Up to six units (eight where there is no Q) are read side by side, their number known to the
+//! compiler, so that all pointers stay in registers. More units are done group by group over a
+//! tile small enough that the running sums wait in the L1 cache. Six, because units that start at
+//! the same offset of a page compete for the same eight ways of L1, and results need theirs too.
 //!
 //! ```text
-//!   n = 19:     tile 0        tile 1        tile 2 ...
-//!   D18..D16    sum  |
-//!   D15..D8     sum  v next
-//!   D7 ..D0     sum, then the goal: write, compare, solve
+//!   n = 15:     tile 0        tile 1        tile 2 ...
+//!   D14..D12    sum  |
+//!   D11..D6     sum  v next
+//!   D5 ..D0     sum, then the goal: write, compare, solve
 //! ```
 
 use std::mem::MaybeUninit;
@@ -21,13 +21,16 @@ use super::goal::{
 use super::kernel::{Job, Store, Verdict};
 use super::lanes::{Lanes, Task};
 
-/// Units read side by side: the ways of an L1 cache.
-const GROUP: usize = 8;
+/// Units of a group where there are several. Measured: 4 and 8 are slower for most counts.
+const GROUP: usize = 6;
+
+/// Units of a group where two are enough: 4 + 4 is faster than 2 + 6.
+const HALF: usize = 4;
 
 /// Bytes of a tile when one group is enough: so much may be read of [`ZEROS`].
 const TILE: usize = 4096;
 
-/// Bytes of a tile when sums wait for the next group: two kinds of sums and eight units are 10 KiB.
+/// Bytes of a tile when sums wait for the next group: two kinds of sums and six units are 8 KiB.
 const TILE_OF_GROUPS: usize = 1024;
 
 /// What is read in place of holes and lost units.
@@ -177,10 +180,10 @@ impl<U: Units, G: Goal> Task for Walk<U, G> {
         // SAFETY: the promise of `walk`; body and tail are within `len`.
         unsafe {
             let mut kept = self.goal.start::<V>();
-            if self.units.count() <= GROUP {
-                self.one_group(body, &mut kept);
-            } else {
-                self.groups(body, &mut kept);
+            match self.units.count() {
+                count if count <= G::TOGETHER => self.one_group(body, &mut kept),
+                count if count <= 2 * HALF => self.groups::<V, HALF>(body, &mut kept),
+                _ => self.groups::<V, GROUP>(body, &mut kept),
             }
             if G::STREAMS {
                 V::fence();
@@ -220,11 +223,11 @@ impl<U: Units, G: Goal> Walk<U, G> {
     }
 
     #[inline(always)]
-    unsafe fn groups<V: Lanes>(&self, body: usize, kept: &mut G::Kept<V>) {
+    unsafe fn groups<V: Lanes, const N: usize>(&self, body: usize, kept: &mut G::Kept<V>) {
         let mut memory = MaybeUninit::<[Aligned<TILE_OF_GROUPS>; 2]>::uninit();
         let start = memory.as_mut_ptr().cast::<u8>();
-        // The highest group takes what the others leave: one to eight units.
-        let highest = (self.units.count() - 1) / GROUP * GROUP;
+        // The highest group takes what the others leave: one to `N` units.
+        let highest = (self.units.count() - 1) / N * N;
         let mut at = 0;
         while at < body && !hopeless::<V, G>(*kept) {
             let bytes = TILE_OF_GROUPS.min(body - at);
@@ -239,16 +242,14 @@ impl<U: Units, G: Goal> Walk<U, G> {
                     3 => self.group::<V, 3, true, false>(part, sums, kept),
                     4 => self.group::<V, 4, true, false>(part, sums, kept),
                     5 => self.group::<V, 5, true, false>(part, sums, kept),
-                    6 => self.group::<V, 6, true, false>(part, sums, kept),
-                    7 => self.group::<V, 7, true, false>(part, sums, kept),
-                    _ => self.group::<V, 8, true, false>(part, sums, kept),
+                    _ => self.group::<V, 6, true, false>(part, sums, kept),
                 }
-                while part.from > GROUP {
-                    part.from -= GROUP;
-                    self.group::<V, GROUP, false, false>(part, sums, kept);
+                while part.from > N {
+                    part.from -= N;
+                    self.group::<V, N, false, false>(part, sums, kept);
                 }
                 part.from = 0;
-                self.group::<V, GROUP, false, true>(part, sums, kept);
+                self.group::<V, N, false, true>(part, sums, kept);
             }
             at += bytes;
         }
