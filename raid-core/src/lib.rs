@@ -10,8 +10,10 @@
 //! 6. [`engine`]: *decides*: the one state machine; events in, actions out; no I/O and no clock.
 //! 7. [`device`]: members: files, block devices, memory, and filters around them.
 //! 8. [`driver`]: *does*: three loops over the engine: the caller's thread, io_uring, virtual time.
-//! 9. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
+//! 9. [`assembly`]: devices become an array: examine, decide, start; or make a new one.
+//! 10. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
 
+pub mod assembly;
 pub mod buf;
 pub mod code;
 pub mod device;

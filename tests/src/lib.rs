@@ -14,7 +14,7 @@ pub mod guest;
 pub mod images;
 pub mod matrix;
 pub mod md;
-pub mod pattern;
 pub mod mount;
+pub mod pattern;
 pub mod requires;
 pub mod volume;

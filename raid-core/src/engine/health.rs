@@ -27,6 +27,8 @@ pub struct Member {
     pub state: State,
     /// Read and write errors seen since assembly.
     pub errors: u32,
+    /// First sector of its write-intent bitmap, rewritten with every superblock; `None`: none.
+    pub bitmap: Option<Vec<u8>>,
 }
 
 /// All slots.

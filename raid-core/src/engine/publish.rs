@@ -10,6 +10,7 @@
 use super::{Action, Actions, Engine, Io, Target, Waiter};
 use crate::buf::Buf;
 use crate::layout::Code;
+use crate::meta::md_bitmap;
 use crate::meta::record::DeviceRole;
 use crate::time::Instant;
 use crate::units::{Sectors, Slot};
@@ -84,7 +85,7 @@ impl Engine {
         let slots: Vec<Slot> = self.health.live_slots().collect();
         let update = self.publisher.running.as_mut().expect("an update runs");
         update.stage = stage;
-        update.pending = slots.len();
+        update.pending = 0;
         if stage == Stage::Write {
             self.refresh_record();
         }
@@ -93,8 +94,12 @@ impl Engine {
                 Stage::Write => self.superblock(slot),
                 Stage::Before | Stage::After => (Sectors::ZERO, Io::Flush),
             };
-            let op = self.ops.insert(Target::Publish(slot));
-            out.push(Action::Io { op, slot, at, io });
+            let bitmap = if stage == Stage::Write { self.bitmap(slot) } else { None };
+            for (at, io) in bitmap.into_iter().chain([(at, io)]) {
+                let op = self.ops.insert(Target::Publish(slot));
+                out.push(Action::Io { op, slot, at, io });
+                self.publisher.running.as_mut().expect("an update runs").pending += 1;
+            }
         }
     }
 
@@ -122,6 +127,14 @@ impl Engine {
                 (Sectors::ZERO, Io::Flush)
             }
         }
+    }
+
+    /// The bitmap's counter follows the superblock's, so that the bits count as up to date.
+    fn bitmap(&mut self, slot: Slot) -> Option<(Sectors, Io)> {
+        let member = self.health.slots[slot.index()].as_mut()?;
+        let head = member.bitmap.as_mut()?;
+        md_bitmap::patch_events(head, self.array.events);
+        Some((member.record.bitmap_at?, Io::Write(Buf::copy_of(head).freeze())))
     }
 
     /// One operation of the running update is answered.

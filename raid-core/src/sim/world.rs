@@ -236,7 +236,7 @@ fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>), String
                 Some(at) => State::Recovering(at),
                 None => State::InSync,
             };
-            let member = Member { name, record: found.member, state, errors: 0 };
+            let member = Member { name, record: found.member, state, errors: 0, bitmap: None };
             members[slot.index()] = Some(member);
         }
     }
