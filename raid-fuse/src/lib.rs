@@ -1,3 +1,6 @@
 //! An md array as a mountable volume, and the commands around it.
 
+pub mod errno;
 pub mod export;
+pub mod mounted;
+pub mod mountpoint;

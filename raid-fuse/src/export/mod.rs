@@ -2,6 +2,13 @@
 //!
 //! A front end (FUSE today, a ring transport later) serves one [`Volume`] and its text files.
 
+pub mod fuse;
+pub mod gate;
+pub mod null;
+pub mod options;
+pub mod tree;
+pub mod truncation;
+
 use raid_core::buf::{Buf, Pool};
 use raid_core::error::Result;
 

@@ -1,0 +1,128 @@
+//! Mount points: checked before, mounted, found again, taken down. Nothing here knows a volume.
+//!
+//! We mount and unmount ourselves instead of leaving it to the FUSE library: what is ours must be
+//! told apart from what is mounted over it, a busy mount must be named with its holders, and an
+//! unmount must never hit somebody else's mount.
+//!
+//! Everything is decided from `/proc/self/mountinfo`; a path is never followed into a mount that
+//! may be dead, because that would fail or hang.
+
+pub mod attach;
+pub mod detach;
+pub mod holders;
+pub mod table;
+
+use raid_core::error::{Error, ErrorKind, Result};
+use std::io;
+use std::path::{Path, PathBuf};
+use table::Entry;
+
+/// The file system type of our mounts in `/proc/self/mountinfo`.
+pub const FSTYPE: &str = "fuse.raid-fuse";
+
+/// The absolute path of a mount point, without following the mount that may be on it.
+pub fn resolve(path: &Path) -> Result<PathBuf> {
+    let fail = |source| Error::io(format!("mount point {}", path.display()), source);
+    if let Ok(target) = std::fs::read_link(path) {
+        let base = path.parent().unwrap_or(Path::new(""));
+        return std::fs::canonicalize(base.join(target)).map_err(fail);
+    }
+    let Some(name) = path.file_name() else {
+        return std::fs::canonicalize(path).map_err(fail);
+    };
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    Ok(std::fs::canonicalize(parent).map_err(fail)?.join(name))
+}
+
+/// What a mount point is before we mount on it.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Found {
+    /// An empty directory.
+    Free,
+    /// A mount of ours whose daemon is gone.
+    Stale,
+}
+
+/// Looks at `path` (from [`resolve`]) and says whether it can be mounted on.
+///
+/// Refused, with what to do: not a directory, not empty, a live mount of ours, a dead one of
+/// somebody else.
+pub fn inspect(path: &Path) -> Result<Found> {
+    let top = table::top_at(path)?;
+    let shown = path.display();
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return stale(path, top),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::invalid(format!(
+                "mount point {shown} does not exist; make it first: mkdir {shown}"
+            )));
+        }
+        Err(error) if top.as_ref().is_some_and(Entry::is_ours) => {
+            return Err(Error::io(live(path), error));
+        }
+        Err(error) => return Err(Error::io(format!("mount point {shown}"), error)),
+    };
+    if top.is_some_and(|entry| entry.is_ours()) {
+        return Err(Error::new(ErrorKind::Busy, live(path)));
+    }
+    if !meta.is_dir() {
+        return Err(Error::invalid(format!(
+            "mount point {shown} is not a directory; give an empty directory"
+        )));
+    }
+    let mut entries = std::fs::read_dir(path)
+        .map_err(|error| Error::io(format!("mount point {shown}"), error))?;
+    if let Some(Ok(entry)) = entries.next() {
+        return Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "mount point {shown} is not empty (it has {}); give an empty directory, so that \
+                 nothing is hidden",
+                entry.file_name().display()
+            ),
+        ));
+    }
+    Ok(Found::Free)
+}
+
+fn live(path: &Path) -> String {
+    let shown = path.display();
+    format!("an array is already mounted on {shown}; take it down first: raid-fuse umount {shown}")
+}
+
+fn stale(path: &Path, top: Option<Entry>) -> Result<Found> {
+    match top {
+        Some(entry) if entry.is_ours() => Ok(Found::Stale),
+        other => {
+            let kind = other.map_or("fuse".into(), |entry| entry.fstype);
+            let shown = path.display();
+            Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "{shown} is a dead mount of another program ({kind}); take it down first: \
+                     fusermount3 -u {shown}"
+                ),
+            ))
+        }
+    }
+}
+
+/// Makes `path` (from [`resolve`]) ready to be mounted on: a dead mount of ours is detached.
+pub fn prepare(path: &Path) -> Result<()> {
+    // A mount point can carry several dead mounts, one over the other; each pass takes one away.
+    for _ in 0..table::LAYERS_MAX {
+        if inspect(path)? == Found::Free {
+            return Ok(());
+        }
+        eprintln!("raid-fuse: {} was left by a daemon that died; detached", path.display());
+        detach::lazily(path)?;
+    }
+    Err(Error::new(
+        ErrorKind::Busy,
+        format!("{} cannot be cleared: dead mounts keep appearing", path.display()),
+    ))
+}
