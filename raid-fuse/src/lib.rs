@@ -1,6 +1,10 @@
 //! An md array as a mountable volume, and the commands around it.
 
+pub mod daemon;
 pub mod errno;
 pub mod export;
 pub mod mounted;
 pub mod mountpoint;
+mod readiness;
+pub mod rundir;
+pub mod unmount;

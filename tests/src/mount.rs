@@ -1,4 +1,4 @@
-//! Real mounts for tests: skipped loudly where there is no FUSE, taken down also on failure.
+//! Real mounts for tests, taken down also on failure, and programs with a time limit.
 
 use crate::volume::Memory;
 use raid_fuse::export::Volume;
@@ -13,37 +13,6 @@ use tempfile::TempDir;
 
 /// Longer than any of these programs takes; a hang must not hang the tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// False, with the reason on stderr, where nothing can be mounted.
-pub fn fuse_here(test: &str) -> bool {
-    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
-    if let Err(error) = &device {
-        eprintln!("SKIPPED: {test}: /dev/fuse: {error}");
-    }
-    device.is_ok()
-}
-
-/// False, with the reason on stderr, for an ordinary user.
-pub fn root_here(test: &str) -> bool {
-    // SAFETY: takes nothing, cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("SKIPPED: {test}: needs root");
-    }
-    root
-}
-
-/// False, with the reason on stderr, if one of `programs` is not installed.
-pub fn programs_here(test: &str, programs: &[&str]) -> bool {
-    let missing = programs.iter().find(|program| {
-        let dirs = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
-        !dirs.iter().any(|dir| Path::new(dir).join(program).exists())
-    });
-    if let Some(program) = missing {
-        eprintln!("SKIPPED: {test}: {program} is not installed");
-    }
-    missing.is_none()
-}
 
 /// A volume mounted on a directory of its own.
 pub struct TestMount {

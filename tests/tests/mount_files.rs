@@ -2,6 +2,7 @@
 
 use raid_fuse::export::options::{Cache, Options};
 use raid_tests::mount::*;
+use raid_tests::requires::{Need, is_root, met};
 use raid_tests::volume::{Memory, pattern};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -24,7 +25,7 @@ fn errno<T: std::fmt::Debug>(answer: io::Result<T>) -> i32 {
 
 #[test]
 fn reads_around_the_end() {
-    if !fuse_here("reads_around_the_end") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     for size in [512, 4096, 5000, (1 << 20) + 512, 3 * 512 * 1001] {
@@ -49,7 +50,7 @@ fn reads_around_the_end() {
 
 #[test]
 fn direct_reads_past_the_end_answer_zero_bytes() {
-    if !fuse_here("direct_reads_past_the_end_answer_zero_bytes") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (_, mount) = memory(4096 * 3 + 512);
@@ -62,7 +63,7 @@ fn direct_reads_past_the_end_answer_zero_bytes() {
 
 #[test]
 fn writes_around_the_end_never_extend() {
-    if !fuse_here("writes_around_the_end_never_extend") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let size = 3 * 4096 + 512;
@@ -89,7 +90,7 @@ fn writes_around_the_end_never_extend() {
 
 #[test]
 fn the_page_cache_reports_a_write_across_the_end_at_fsync() {
-    if !fuse_here("the_page_cache_reports_a_write_across_the_end_at_fsync") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mount) = mount(8192 + 512, Cache::Writeback);
@@ -104,7 +105,7 @@ fn the_page_cache_reports_a_write_across_the_end_at_fsync() {
 
 #[test]
 fn fsync_reaches_flush_exactly() {
-    if !fuse_here("fsync_reaches_flush_exactly") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     for cache in MODES {
@@ -133,7 +134,7 @@ fn fsync_reaches_flush_exactly() {
 
 #[test]
 fn synchronous_writes_flush_before_they_return() {
-    if !fuse_here("synchronous_writes_flush_before_they_return") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mount) = memory(1 << 20);
@@ -156,7 +157,7 @@ fn synchronous_writes_flush_before_they_return() {
 
 #[test]
 fn a_failed_request_is_eio_and_never_short() {
-    if !fuse_here("a_failed_request_is_eio_and_never_short") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     for cache in [Cache::None, Cache::Read] {
@@ -181,7 +182,7 @@ fn a_failed_request_is_eio_and_never_short() {
 
 #[test]
 fn read_only_means_read_only() {
-    if !fuse_here("read_only_means_read_only") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let volume = Arc::new(Memory::read_only(1 << 20));
@@ -199,7 +200,7 @@ fn read_only_means_read_only() {
     let info = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = info.lines().find(|line| line.contains(mount.dir().to_str().unwrap())).unwrap();
     assert!(line.contains(" fuse.raid-fuse ro,"), "{line}");
-    if root_here("remounting read-write") {
+    if is_root() {
         fine(&format!("mount -i -o remount,rw {}", mount.dir().display()));
         assert_eq!(errno(File::options().write(true).open(mount.file())), libc::EROFS);
     }
@@ -207,7 +208,7 @@ fn read_only_means_read_only() {
 
 #[test]
 fn truncation_keeps_the_size_and_gives_writers_what_they_count_on() {
-    if !fuse_here("truncation_keeps_the_size_and_gives_writers_what_they_count_on") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let size = (2 << 20) + 512;
@@ -247,7 +248,7 @@ fn truncation_keeps_the_size_and_gives_writers_what_they_count_on() {
 
 #[test]
 fn attributes_can_be_kept_by_copy_programs() {
-    if !fuse_here("attributes_can_be_kept_by_copy_programs") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (_, mount) = memory(1 << 20);
@@ -263,7 +264,7 @@ fn attributes_can_be_kept_by_copy_programs() {
     let meta = fs::metadata(mount.file()).unwrap();
     assert_eq!(meta.mode() & 0o7777, 0o600);
     assert_eq!(meta.mtime(), fs::metadata(&source).unwrap().mtime());
-    if root_here("chown") {
+    if is_root() {
         chown(mount.file(), Some(12), Some(34)).unwrap();
         let meta = fs::metadata(mount.file()).unwrap();
         assert_eq!((meta.uid(), meta.gid()), (12, 34));
@@ -281,7 +282,7 @@ fn attributes_can_be_kept_by_copy_programs() {
 
 #[test]
 fn preallocation_and_holes_answer_as_promised() {
-    if !fuse_here("preallocation_and_holes_answer_as_promised") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mount) = memory(1 << 20);
@@ -309,7 +310,7 @@ fn preallocation_and_holes_answer_as_promised() {
 
 #[test]
 fn memory_maps_work() {
-    if !fuse_here("memory_maps_work") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     for (cache, sharing) in [
@@ -347,7 +348,7 @@ fn memory_maps_work() {
 
 #[test]
 fn large_requests_arrive_large() {
-    if !fuse_here("large_requests_arrive_large") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mount) = memory(16 << 20);
@@ -371,7 +372,7 @@ fn large_requests_arrive_large() {
 
 #[test]
 fn texts_are_made_when_opened() {
-    if !fuse_here("texts_are_made_when_opened") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mount) = memory(1 << 20);
@@ -400,7 +401,7 @@ fn texts_are_made_when_opened() {
 
 #[test]
 fn many_threads_see_one_volume() {
-    if !fuse_here("many_threads_see_one_volume") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     for threads in [1, 2, 8] {

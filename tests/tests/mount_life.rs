@@ -5,6 +5,7 @@ use raid_fuse::export::null::Null;
 use raid_fuse::export::options::Options;
 use raid_fuse::mounted::{Event, mount_volume};
 use raid_tests::mount::*;
+use raid_tests::requires::{Need, met};
 use raid_tests::volume::Memory;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,7 @@ fn refused(path: &std::path::Path) -> (ErrorKind, String) {
 
 #[test]
 fn places_that_cannot_be_mounted_on_are_named() {
-    if !fuse_here("places_that_cannot_be_mounted_on_are_named") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -42,7 +43,7 @@ fn places_that_cannot_be_mounted_on_are_named() {
 
 #[test]
 fn a_busy_mount_stays_and_says_who_holds_it() {
-    if !fuse_here("a_busy_mount_stays_and_says_who_holds_it") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mut mount) = memory(1 << 20);
@@ -61,7 +62,7 @@ fn a_busy_mount_stays_and_says_who_holds_it() {
 
 #[test]
 fn stopping_ends_a_busy_mount_after_its_grace() {
-    if !fuse_here("stopping_ends_a_busy_mount_after_its_grace") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mut mount) = memory(1 << 20);
@@ -78,7 +79,7 @@ fn stopping_ends_a_busy_mount_after_its_grace() {
 
 #[test]
 fn users_who_close_within_the_grace_lose_nothing() {
-    if !fuse_here("users_who_close_within_the_grace_lose_nothing") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mut mount) = memory(1 << 20);
@@ -96,7 +97,7 @@ fn users_who_close_within_the_grace_lose_nothing() {
 
 #[test]
 fn unmounting_from_outside_is_noticed() {
-    if !fuse_here("unmounting_from_outside_is_noticed") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mut mount) = memory(1 << 20);
@@ -111,8 +112,7 @@ fn unmounting_from_outside_is_noticed() {
 
 #[test]
 fn a_mount_over_ours_is_never_taken_down() {
-    let test = "a_mount_over_ours_is_never_taken_down";
-    if !fuse_here(test) || !root_here(test) {
+    if !met(&[Need::Fuse, Need::Root]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn a_mount_over_ours_is_never_taken_down() {
 
 #[test]
 fn a_bug_in_a_request_ends_the_mount_instead_of_hanging_it() {
-    if !fuse_here("a_bug_in_a_request_ends_the_mount_instead_of_hanging_it") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let (volume, mut mount) = memory(1 << 20);
@@ -148,7 +148,7 @@ fn a_bug_in_a_request_ends_the_mount_instead_of_hanging_it() {
 
 #[test]
 fn the_null_volume_mounts() {
-    if !fuse_here("the_null_volume_mounts") {
+    if !met(&[Need::Fuse]) {
         return;
     }
     let mut mount = TestMount::new(Arc::new(Null::new(1 << 30)));
