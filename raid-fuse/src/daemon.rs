@@ -213,3 +213,20 @@ fn become_io_flusher() {
     // SAFETY: a plain call with numbers.
     let _not_allowed = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn being_an_io_flusher_can_be_read_back() {
+        const PR_GET_IO_FLUSHER: libc::c_int = 58;
+        // The flag belongs to a thread, so that this test changes only its own.
+        become_io_flusher();
+        // SAFETY: a plain call with numbers.
+        match unsafe { libc::prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0) } {
+            -1 => eprintln!("SKIPPED: PR_SET_IO_FLUSHER needs CAP_SYS_RESOURCE"),
+            flusher => assert_eq!(flusher, 1),
+        }
+    }
+}

@@ -26,6 +26,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// member's own time limit, shorter than an init system's patience (90 s).
 const DRAIN: Duration = Duration::from_secs(60);
 
+/// The same after a request panicked: others may wait for what it will never do.
+const DRAIN_FAILED: Duration = Duration::from_secs(5);
+
 /// How long the session may take to notice that it was unmounted, if nobody else holds it.
 const NOTICE: Duration = Duration::from_secs(10);
 
@@ -198,11 +201,11 @@ impl Mounted {
         if std::mem::replace(&mut self.stopped, true) {
             return Ok(());
         }
-        let drained = self.gate.close(DRAIN);
-        if let Seat::Top = self.seat()? {
-            detach::forcibly(&self.path)?;
-            // An ordinary user cannot break the connection; then the last user's close ends it.
-            self.wait_ended(RETRY);
+        let patience = if self.gate.failure().is_some() { DRAIN_FAILED } else { DRAIN };
+        let drained = self.gate.close(patience);
+        if let Err(error) = self.end_forcibly() {
+            // The data matters more than the mount table: go on.
+            eprintln!("raid-fuse: {error}");
         }
         if let Some(bug) = self.gate.failure() {
             return Err(Error::new(
@@ -217,6 +220,16 @@ impl Mounted {
             ));
         }
         self.volume.flush()
+    }
+
+    /// Takes the mount away if it is still there, whoever uses it.
+    fn end_forcibly(&mut self) -> Result<()> {
+        if let Seat::Top = self.seat()? {
+            detach::forcibly(&self.path)?;
+            // An ordinary user cannot break the connection; then the last user's close ends it.
+            self.wait_ended(RETRY);
+        }
+        Ok(())
     }
 
     /// Whether our mount is the one seen at its path.

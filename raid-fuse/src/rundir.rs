@@ -154,6 +154,12 @@ pub fn take_failure(mountpoint: &Path, user: u32) -> Option<String> {
     record.failure
 }
 
+/// Removes the record of a daemon that died without ending.
+pub fn forget_dead(mountpoint: &Path, user: u32) {
+    // What it says is of no interest: the daemon was killed.
+    let _failure = take_failure(mountpoint, user);
+}
+
 /// All live mounts of this user; records of dead daemons are removed.
 pub fn list() -> Vec<Record> {
     let mut found = Vec::new();
@@ -178,16 +184,17 @@ pub fn is_alive(record: &Record) -> bool {
     start_time(record.pid) == Some(record.started)
 }
 
-/// When a process started; nothing if it is gone or a zombie. See proc(5), `stat`.
+/// When a process started; nothing if it is gone, or a zombie without a thread that could still
+/// hold files open. See proc(5), `stat`, fields 3, 20 and 22.
 fn start_time(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may contain anything; the fields after it may not.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let threads: u64 = fields.nth(16)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    let gone = (state == "Z" || state == "X") && threads <= 1;
+    (!gone).then_some(started)
 }
 
 fn read(mountpoint: &Path, user: u32) -> Option<(PathBuf, Record)> {

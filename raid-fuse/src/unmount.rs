@@ -46,7 +46,7 @@ pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<
             detach::gently(&path)?;
             Some(entry.device)
         }
-        (Ok(_), None) => return without_daemon(&path, how, progress),
+        (Ok(_), None) => return without_daemon(&path, user, how, progress),
         // It was unmounted already, and its daemon is still writing.
         (Err(_), Some(_)) => None,
         (Err(error), None) => return Err(error),
@@ -60,11 +60,12 @@ pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<
 }
 
 /// A dead mount, or a live one whose daemon keeps no record.
-fn without_daemon(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<()> {
+fn without_daemon(path: &Path, user: u32, how: How, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let dead =
         std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
     if dead {
         progress("its daemon had died; the mount is removed");
+        rundir::forget_dead(path, user);
         return detach::lazily(path);
     }
     progress("its daemon keeps no record, so its end cannot be waited for");

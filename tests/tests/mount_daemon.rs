@@ -82,10 +82,13 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// True while the process runs; a zombie nobody waits for does not.
+/// True while a thread of the process runs; a zombie nobody waits for does not.
 fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.into_iter().any(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    })
 }
 
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
@@ -208,6 +211,7 @@ fn after_kill_9_the_same_command_works_again() {
     wait_for("the daemon ends", || !runs(pid));
     place.umount_fine();
     assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 0, "umount clears a dead mount");
+    assert!(raid_fuse::rundir::list().iter().all(|record| record.pid != pid));
 }
 
 #[test]
@@ -320,4 +324,47 @@ fn an_ordinary_user_mounts_in_their_own_directory() {
 
     let other = as_user(&format!("{base}/mount-image /proc/1 {base}/image"));
     assert!(!other.status.success());
+}
+
+#[test]
+fn where_nothing_can_be_mounted_the_alternatives_are_named() {
+    if !met(&[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let base = place.dir.path().display().to_string();
+    let mount = format!("{PROGRAM} {base}/mnt {base}/image");
+    for (way, line) in [
+        ("no /dev/fuse", format!("unshare -m sh -c 'mount -t tmpfs none /dev; {mount}'")),
+        (
+            "no CAP_SYS_ADMIN",
+            format!("setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin {mount}"),
+        ),
+    ] {
+        let output = shell(&line);
+        let said = errors(&output);
+        assert!(!output.status.success(), "{way}");
+        assert!(said.starts_with("Unsupported: "), "{way}: {said}");
+        for alternative in ["raid-fuse cat", "raid-fuse write --offset"] {
+            assert!(said.contains(alternative), "{way}: {said}");
+        }
+        assert!(!place.is_dirty(), "{way}: the array was closed again");
+    }
+}
+
+#[test]
+fn other_mount_namespaces_are_waited_for() {
+    if !met(&[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let pid = place.mount("");
+    let mut other = Command::new("unshare").args(["-m", "sleep", "4"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let output = place.umount("");
+    assert!(output.status.success(), "{}", errors(&output));
+    let told = format!("sleep (pid {})", other.id());
+    assert!(errors(&output).contains(&told), "{}", errors(&output));
+    assert!(!runs(pid) && !place.is_dirty());
+    other.wait().unwrap();
 }

@@ -425,3 +425,25 @@ fn many_threads_see_one_volume() {
         assert!(bytes.chunks(65536).zip(0..).all(|(piece, at)| piece == [at as u8 % 8; 65536]));
     }
 }
+
+#[test]
+fn others_are_let_in_only_on_demand_and_by_permissions() {
+    if !met(&[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let size = 1 << 20;
+    for allow_other in [false, true] {
+        let volume = Arc::new(Memory::new(size));
+        let options = Options { allow_other, ..Options::default() };
+        let mount = TestMount::with(volume.clone(), &options);
+        let file = mount.file().display().to_string();
+        let read = || shell(&format!("{nobody} dd if={file} of=/dev/null status=none"));
+        assert_eq!(read().status.success(), allow_other);
+        let write = shell(&format!("echo x | {nobody} dd of={file} conv=notrunc status=none"));
+        assert!(!write.status.success(), "0644 is for root to write");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(!read().status.success());
+        assert!(volume.writes.lock().unwrap().is_empty());
+    }
+}

@@ -53,7 +53,10 @@ pub fn attach(request: &Request<'_>) -> Result<OwnedFd> {
 fn open_device() -> Result<OwnedFd> {
     let opened = File::options().read(true).write(true).open("/dev/fuse");
     opened.map(OwnedFd::from).map_err(|error| {
-        unsupported(format!("cannot mount: /dev/fuse: {error}; load the kernel module fuse or, in a container, pass the device in"))
+        unsupported(format!(
+            "cannot mount: /dev/fuse: {error}; load the kernel module fuse or, in a container, \
+             pass the device in"
+        ))
     })
 }
 

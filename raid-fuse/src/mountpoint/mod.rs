@@ -55,7 +55,7 @@ pub fn inspect(path: &Path) -> Result<Found> {
     let shown = path.display();
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return stale(path, top),
+        Err(error) if is_dead(&error) => return stale(path, top),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(Error::invalid(format!(
                 "mount point {shown} does not exist; make it first: mkdir {shown}"
@@ -87,6 +87,12 @@ pub fn inspect(path: &Path) -> Result<Found> {
         ));
     }
     Ok(Found::Free)
+}
+
+/// True for what a path into a FUSE mount without a daemon answers: ENOTCONN, or ECONNABORTED
+/// for those who asked while it died.
+pub fn is_dead(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
 fn live(path: &Path) -> String {

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn lines_of_all_shapes() {
         let text = b"22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
-            90 22 0:53 / /mnt/a\\040b rw,nosuid - fuse.raid-fuse md\\040x rw,user_id=1000,group_id=5\n\
+            90 22 0:53 / /mnt/a\\040b rw - fuse.raid-fuse md\\040x rw,user_id=1000,group_id=5\n\
             broken line\n\
             91 22 0:54 / /mnt/\\377 ro shared:1 master:2 - tmpfs none ro\n";
         let table = parse(text);
