@@ -1,5 +1,6 @@
 //! An md array as a mountable volume, and the commands around it.
 
+pub mod cli;
 pub mod daemon;
 pub mod errno;
 pub mod export;

@@ -1,3 +1,5 @@
-//! The `raid-fuse` command.
+//! The `raid-fuse` command: parse, run, print the error once, exit.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    raid_fuse::cli::main()
+}

@@ -7,7 +7,7 @@
 //! 3. [`guards`]: loop devices, mounts and processes that go away with their owner.
 //! 4. [`guest`]: a guest with the kernel's own md driver; [`md`]: batches of arrays in it.
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
-//! 6. [`volume`] and [`mount`]: a volume in memory, and real mounts with a guard.
+//! 6. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
 
 pub mod guards;
 pub mod guest;

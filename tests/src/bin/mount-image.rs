@@ -2,7 +2,8 @@
 //!
 //! `mount-image MOUNTPOINT IMAGE [WORD...]` mounts; words: `foreground`, `log=FILE`, `grace=MS`,
 //! `stop=MS` (the stop hook takes that long), `dead` (opening fails), `noflush` (flushes fail).
-//! `IMAGE.dirty` exists from opening until the stop hook has run.
+//! The image is locked while it is open. `IMAGE.dirty` exists from opening until the stop hook has
+//! run.
 //! `mount-image umount MOUNTPOINT [lazy]` unmounts and waits.
 
 use raid_core::error::{Error, ErrorKind, Result};
@@ -10,6 +11,7 @@ use raid_fuse::daemon::{Options, Outcome, Service, serve};
 use raid_fuse::export::Volume;
 use raid_fuse::unmount::{How, unmount};
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,6 +101,11 @@ fn open(image: &Path, words: &[&str], stop: Duration) -> Result<Service> {
     }
     let fail = |error| Error::io("image", error);
     let file = File::options().read(true).write(true).open(image).map_err(fail)?;
+    // As members are: held until the last descriptor is closed.
+    // SAFETY: a plain call on an open descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        return Err(Error::new(ErrorKind::Busy, "the image is held by another daemon"));
+    }
     let size = file.metadata().map_err(fail)?.len();
     let dirty = image.with_extension("dirty");
     fs::write(&dirty, b"").map_err(fail)?;

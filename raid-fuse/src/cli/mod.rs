@@ -1,0 +1,34 @@
+//! The command line: one file a subcommand, each with its arguments and its `run`.
+//!
+//! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
+//! [`Command`] and its line in [`run`].
+
+mod exit;
+
+use clap::{Parser, Subcommand};
+use raid_core::error::Result;
+use std::process::ExitCode;
+
+/// Linux md in userspace: create, examine, mount, break and understand RAID arrays.
+#[derive(Parser)]
+#[command(name = "raid-fuse", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+/// Parses the arguments, runs the command, prints an error once, and says how it ended.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    run(cli.command).unwrap_or_else(|error| exit::failure(&error))
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {}
+}
