@@ -4,8 +4,10 @@
 //! What an event sets free for somebody else goes into the queue, from which every waiting caller
 //! and the keeper (one thread, for idle times: clean marks, resync) take.
 
+use super::batch::Executor;
 use super::direct::View;
 use super::queue::{Batch, perform};
+use super::ring::{executor_for, prefers_ring};
 use crate::buf::{Buf, Pool};
 use crate::device;
 use crate::engine::{Action, Ask, AskId, Engine, Event, Keep, Outcome, Setup, Status};
@@ -40,6 +42,9 @@ pub struct Array {
 struct Inner {
     layout: Arc<dyn Layout>,
     devices: Vec<Option<device::Shared>>,
+    executor: Box<dyn Executor>,
+    /// Several members gain by being asked at once.
+    has_ring: bool,
     pool: Pool,
     clock: Clock,
     options: Options,
@@ -96,7 +101,8 @@ impl Array {
         let (layout, pool) = (setup.layout.clone(), setup.pool.clone());
         let mut actions = Vec::new();
         let engine = Engine::new(setup, &mut actions);
-        let view = View::new(engine.generation(), layout.clone(), engine.members(), &devices);
+        let view = View::new(engine.generation(), layout.clone(), engine.members());
+        let has_ring = devices.iter().flatten().filter(|d| prefers_ring(&***d)).count() > 1;
         let mut core = Core {
             engine,
             queue: Vec::new(),
@@ -111,6 +117,8 @@ impl Array {
         core.sort_out(&mut actions);
         let inner = Arc::new(Inner {
             layout,
+            executor: executor_for(&devices, &pool),
+            has_ring,
             devices,
             pool,
             clock,
@@ -280,7 +288,8 @@ impl Inner {
             return false;
         }
         let view = self.view.read().clone();
-        let read = matches!(view.read(at, buf), Some(Ok(())));
+        let ring = self.has_ring.then_some((&*self.executor, &self.pool));
+        let read = view.read(at, buf, &self.devices, ring);
         let good = read && self.generation.load(Ordering::Acquire) == view.generation;
         self.direct_reads.fetch_add(good as u64, Ordering::Relaxed);
         good
@@ -326,7 +335,7 @@ impl Inner {
     /// Does a batch and tells the engine; returns with the lock held.
     fn work(&self, batch: Batch) -> parking_lot::MutexGuard<'_, Core> {
         let mut events = Vec::with_capacity(batch.len());
-        perform(batch, &self.devices, &self.pool, &mut events);
+        perform(batch, &self.devices, &*self.executor, &self.pool, &mut events);
         let mut core = self.core.lock();
         let now = self.clock.now();
         for event in events {
@@ -353,7 +362,7 @@ impl Inner {
         let generation = core.engine.generation();
         if generation != self.generation.load(Ordering::Acquire) {
             let members = core.engine.members();
-            let view = View::new(generation, self.layout.clone(), members, &self.devices);
+            let view = View::new(generation, self.layout.clone(), members);
             *self.view.write() = Arc::new(view);
             self.generation.store(generation, Ordering::Release);
         }

@@ -1,21 +1,25 @@
 //! What waits to be done, and doing a batch of it.
 
+use super::batch::{Executor, MemberIo, Verb};
 use crate::buf::Pool;
 use crate::device;
 use crate::engine::{Action, Event, Io, OpId};
-use crate::units::Sectors;
-use std::io::{IoSlice, IoSliceMut};
+use smallvec::SmallVec;
 
 /// Actions of a batch, without replies and wakes (those the driver handles at once).
 pub(super) type Batch = Vec<Action>;
 
-/// Does everything in `batch`; one event an action, in any order.
+/// Does everything in `batch`: parity work in this thread, member I/O through `executor`.
+/// One event an action, in any order.
 pub(super) fn perform(
     batch: Batch,
     devices: &[Option<device::Shared>],
+    executor: &dyn Executor,
     pool: &Pool,
     events: &mut Vec<Event>,
 ) {
+    let mut ops: SmallVec<[OpId; 8]> = SmallVec::new();
+    let mut ios: SmallVec<[MemberIo; 8]> = SmallVec::new();
     for action in batch {
         match action {
             Action::Compute(op, mut work) => {
@@ -23,25 +27,26 @@ pub(super) fn perform(
                 events.push(Event::Computed(op, work));
             }
             Action::Io { op, slot, at, io } => {
-                let device = devices[slot.index()].as_ref();
-                events.push(member_io(device.expect("a live slot has a device"), op, at, io));
+                ops.push(op);
+                ios.push(match io {
+                    Io::Read(buf) => MemberIo::read(slot.index(), at, [buf]),
+                    Io::Write(data) => MemberIo::write(slot.index(), at, [data]),
+                    Io::Flush => MemberIo::flush(slot.index()),
+                });
             }
             Action::Reply(..) | Action::Wake(_) => panic!("replies and wakes are not batched"),
         }
     }
-}
-
-fn member_io(device: &device::Shared, op: OpId, at: Sectors, io: Io) -> Event {
-    let (io, result) = match io {
-        Io::Read(mut buf) => {
-            let result = device.read(at, &mut [IoSliceMut::new(&mut buf)]);
-            (Io::Read(buf), result)
-        }
-        Io::Write(data) => {
-            let result = device.write(at, &[IoSlice::new(&data)]);
-            (Io::Write(data), result)
-        }
-        Io::Flush => (Io::Flush, device.flush()),
-    };
-    Event::Io { op, io, failed: result.err().map(|e| e.to_string()) }
+    if ios.is_empty() {
+        return;
+    }
+    let results = executor.run(devices, &mut ios);
+    for ((op, io), result) in ops.into_iter().zip(ios).zip(results) {
+        let io = match io.verb {
+            Verb::Read(mut bufs) => Io::Read(bufs.pop().expect("the buffer comes back")),
+            Verb::Write(mut views) => Io::Write(views.pop().expect("the view comes back")),
+            Verb::Flush => Io::Flush,
+        };
+        events.push(Event::Io { op, io, failed: result.err().map(|e| e.to_string()) });
+    }
 }
