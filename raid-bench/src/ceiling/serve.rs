@@ -1,0 +1,67 @@
+//! The server side in a process of its own: one volume on one mount point.
+
+use super::members;
+use raid_core::buf::Buf;
+use raid_core::driver::Array;
+use raid_core::error::{Error, Result};
+use raid_fuse::export::Volume;
+use raid_fuse::export::null::Null;
+use raid_fuse::export::options::Options;
+use raid_fuse::mounted::mount_volume;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What to serve, and where.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Mount point
+    #[arg(long)]
+    mount: PathBuf,
+    /// Size of the empty volume in bytes, where no members are given
+    #[arg(long, default_value_t = 0)]
+    empty: u64,
+    /// Members of an array
+    members: Vec<PathBuf>,
+}
+
+/// An array behind the front end.
+struct Served(Array);
+
+impl Volume for Served {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn buffer(&self, len: usize) -> Buf {
+        self.0.pool().take(len)
+    }
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(at, buf)
+    }
+    fn write(&self, at: u64, data: &[u8]) -> Result<()> {
+        self.0.write(at, data)
+    }
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+    fn texts(&self) -> Vec<(&'static str, String)> {
+        vec![("stats", self.0.status().stats.to_text())]
+    }
+}
+
+/// Serves until standard input ends.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let volume: Arc<dyn Volume> = match arguments.members.is_empty() {
+        true => Arc::new(Null::new(arguments.empty)),
+        false => Arc::new(Served(members::open(&arguments.members)?)),
+    };
+    let mut mounted = mount_volume(volume, &arguments.mount, &Options::default())?;
+    println!("ready");
+    let mut rest = Vec::new();
+    std::io::stdin().read_to_end(&mut rest).map_err(|error| Error::io("standard input", error))?;
+    mounted.stop(Duration::from_secs(5))
+}
