@@ -192,6 +192,8 @@ impl<const STREAM: bool> Goal for WritePq<STREAM> {
     type Sum<V: Lanes> = Pq<V>;
     type Kept<V: Lanes> = ();
     const STREAMS: bool = STREAM;
+    /// Streams take no ways of L1.
+    const TOGETHER: usize = if STREAM { 8 } else { 6 };
 
     #[inline(always)]
     unsafe fn start<V: Lanes>(self) {}
