@@ -20,9 +20,10 @@ pub use breakdown::Breakdown;
 use super::md_bitmap::{self, Bitmap};
 use super::md1::{self, features, packet};
 use super::record::{Area, ArrayRecord, DeviceRole, MemberRecord};
-use super::sizes::{self, Copies, Geometry};
+use super::sizes::Copies;
 use super::{Format, bytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout;
 use crate::units::{Sectors, Slot, SlotSet};
 
 /// Chunk of a striped level if none is given: 512 KiB.
@@ -133,10 +134,7 @@ pub fn create(request: &Request) -> Result<Creation> {
     let rooms = rooms.collect::<Result<Vec<Option<Sectors>>>>()?;
     let (array, bitmap) = array_record(request, chunk, &rooms)?;
     let members = planned_members(request, &array, data_at, bitmap.as_ref())?;
-    let lens: Vec<Sectors> = members.iter().map(|planned| planned.member.data_len).collect();
-    let size = sizes::array_size(&geometry(&array, &lens))
-        .filter(|size| !size.is_empty())
-        .ok_or_else(|| Error::invalid("an array of this geometry would have no size"))?;
+    let size = size(&array, &members)?;
     let breakdown = Breakdown::new(request, &array, &rooms, size);
     let warnings = warnings(request, &array, &rooms);
     Ok(Creation { format: request.format, array, members, size, breakdown, warnings })
@@ -157,14 +155,22 @@ pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-fn geometry<'a>(array: &ArrayRecord, members: &'a [Sectors]) -> Geometry<'a> {
-    Geometry {
-        level: array.level,
+/// The array's size by its layout, which also checks that the geometry makes sense.
+fn size(array: &ArrayRecord, members: &[PlannedMember]) -> Result<Sectors> {
+    let mut lens = vec![array.component; array.slots.into()];
+    for planned in members {
+        lens[planned.slot.index()] = planned.member.data_len;
+    }
+    let params = layout::Params {
         layout: array.layout,
         chunk: array.chunk,
-        slots: u64::from(array.slots),
+        slots: array.slots,
         component: array.component,
-        members,
+        members: lens,
+    };
+    match layout::make(array.level, &params)?.shape().size {
+        Sectors::ZERO => Err(Error::invalid("an array of this geometry would have no size")),
+        size => Ok(size),
     }
 }
 
@@ -220,7 +226,7 @@ fn check_members(request: &Request) -> Result<()> {
             "an array of one member is probably a mistake; say --force if you mean it",
         ));
     }
-    let layout = layout(request);
+    let layout = layout_word(request);
     let copies = Copies::of(layout).count();
     if request.level == 10 && !(2..=slots as u64).contains(&copies) {
         return Err(Error::invalid(format!(
@@ -237,7 +243,7 @@ fn check_members(request: &Request) -> Result<()> {
 }
 
 /// The layout word: RAID 0 always names its order, as mdadm 4.2 does.
-fn layout(request: &Request) -> u32 {
+fn layout_word(request: &Request) -> u32 {
     let default = match request.level {
         0 => 1,
         5 | 6 => 2,
@@ -258,7 +264,7 @@ fn array_record(
         name: full_name(request.homehost.as_deref(), &request.name)?,
         ctime: request.ctime,
         level: request.level,
-        layout: layout(request),
+        layout: layout_word(request),
         chunk,
         slots,
         component: component(request, chunk, rooms)?,
