@@ -8,7 +8,8 @@
 //! - RAID 4/5 are not made "degraded with a spare": device number and slot are the same, and
 //!   a new array whose redundancy is not known to be consistent is marked for a resync.
 //! - An internal bitmap comes only when asked for, whatever the size (as mdadm 4.4 and later).
-//! - Metadata 1.0 takes no data offset, and a bitmap or log never overlaps the data.
+//! - Metadata 1.0 takes no data offset, and a bitmap never overlaps the data or the log.
+//! - A name may use all 32 bytes; mdadm cuts the last one off.
 
 mod breakdown;
 mod place;
@@ -140,7 +141,8 @@ pub fn create(request: &Request) -> Result<Creation> {
     Ok(Creation { format: request.format, array, members, size, breakdown, warnings })
 }
 
-/// The name in the superblock: `host:name` if that is shorter than 32 bytes, else the name.
+/// The name in the superblock: `host:name` if that is shorter than 32 bytes and the name does
+/// not bring a host of its own (`other:name`), else the name.
 pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
     if name.len() > NAME_MAX {
         return Err(Error::invalid(format!(
@@ -150,7 +152,9 @@ pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
         )));
     }
     Ok(match homehost {
-        Some(host) if host.len() + 1 + name.len() < NAME_MAX => [host, b":", name].concat(),
+        Some(host) if host.len() + 1 + name.len() < NAME_MAX && !name.contains(&b':') => {
+            [host, b":", name].concat()
+        }
         _ => name.to_vec(),
     })
 }

@@ -153,6 +153,7 @@ fn names_get_their_host_while_they_fit() {
     assert_eq!(name(Some("abc"), "foo").unwrap(), "abc:foo");
     assert_eq!(name(Some(host), "abcd").unwrap(), format!("{host}:abcd"));
     assert_eq!(name(Some(host), "abcde").unwrap(), "abcde");
+    assert_eq!(name(Some("abc"), "x:foo").unwrap(), "x:foo");
     assert!(name(None, &"x".repeat(33)).unwrap_err().contains("33 bytes"));
 }
 
