@@ -54,10 +54,35 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().filter_map(comparable).collect()
 }
 
-/// Fails with both texts where they differ.
-fn assert_same(path: &Path, ours: &Examination, theirs: &str) {
-    let ours_text = ours.to_string();
-    assert_eq!(lines(&ours_text), lines(theirs), "{}\n{ours_text}\n{theirs}", path.display());
+/// Takes away what we tell and mdadm does not, or only roughly: it hides the unused space where
+/// one sector is left and for metadata 1.0 without a component size, and does not round the size
+/// of a far or offset RAID 10 down to what the kernel makes of it.
+fn forgive(ours: &mut Vec<String>, theirs: &mut Vec<String>) {
+    let silent = !theirs.iter().any(|line| line.starts_with("Unused Space"));
+    ours.retain(|line| !(silent && line.starts_with("Unused Space")));
+    let rough = ["Layout : far=", "Layout : offset="];
+    if theirs.iter().any(|line| rough.iter().any(|layout| line.starts_with(layout))) {
+        ours.retain(|line| !line.starts_with("Array Size"));
+        theirs.retain(|line| !line.starts_with("Array Size"));
+    }
+}
+
+/// The lines that are not the same, in words; empty if none.
+fn differences(path: &Path, ours: &Examination, theirs: &str) -> String {
+    let (mut ours, mut theirs) = (lines(&ours.to_string()), lines(theirs));
+    forgive(&mut ours, &mut theirs);
+    let only = |a: &[String], b: &[String]| -> Vec<String> {
+        a.iter().filter(|line| !b.contains(line)).cloned().collect()
+    };
+    match ours == theirs {
+        true => String::new(),
+        false => format!(
+            "{}: ours {:?}, mdadm {:?}\n",
+            path.display(),
+            only(&ours, &theirs),
+            only(&theirs, &ours)
+        ),
+    }
 }
 
 fn write(creation: &Creation, request: &Request, dir: &Path) -> Vec<PathBuf> {
@@ -130,7 +155,7 @@ fn mdadm_reads_what_we_create_as_we_do() {
     if !met(&[Need::Mdadm]) {
         return;
     }
-    let mut count = 0;
+    let (mut count, mut wrong) = (0, String::new());
     for (format, &(level, layout, sizes)) in
         FORMATS.iter().flat_map(|format| GEOMETRIES.iter().map(move |row| (*format, row)))
     {
@@ -143,16 +168,17 @@ fn mdadm_reads_what_we_create_as_we_do() {
             let creation = create(&request).unwrap();
             let dir = tempfile::tempdir().unwrap();
             for path in write(&creation, &request, dir.path()) {
-                check_member(&path, format);
+                wrong += &check_member(&path, format);
                 count += 1;
             }
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
     assert!(count > 200, "{count} members");
 }
 
-/// One superblock, correct in mdadm's eyes and the same in ours.
-fn check_member(path: &Path, format: &Format) {
+/// One superblock, correct in mdadm's eyes; the lines that differ from ours.
+fn check_member(path: &Path, format: &Format) -> String {
     let theirs = mdadm(path).unwrap_or_else(|| panic!("mdadm sees no {format} on {path:?}"));
     assert!(theirs.contains(" - correct"), "{theirs}");
     assert!(theirs.contains("nowhere.example:examined"), "{theirs}");
@@ -160,7 +186,7 @@ fn check_member(path: &Path, format: &Format) {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].format.name, format.name);
     found[0].record.as_ref().unwrap().writable().unwrap();
-    assert_same(path, &examine(&found[0], device), &theirs);
+    differences(path, &examine(&found[0], device), &theirs)
 }
 
 #[test]
@@ -205,7 +231,7 @@ fn superblocks_of_the_kernel_read_as_mdadm_reads_them() {
     if !met(&[Need::Mdadm, Need::Shared, Need::Unpackers]) {
         return;
     }
-    let mut count = 0;
+    let (mut count, mut wrong) = (0, String::new());
     for archive in archives("md-oracle/fixtures").into_iter().chain(archives("samples/md")) {
         let dir = tempfile::tempdir().unwrap();
         for path in unpack(&archive, dir.path()) {
@@ -213,23 +239,24 @@ fn superblocks_of_the_kernel_read_as_mdadm_reads_them() {
             let Some(first) = found.first() else { continue };
             let Some(theirs) = mdadm(&path) else { continue };
             if first.format.name == "0.90" {
-                check_090(first, &theirs);
+                wrong += &check_090(first, &theirs);
             } else {
-                assert_same(&path, &examine(first, device), &theirs);
+                wrong += &differences(&path, &examine(first, device), &theirs);
                 first.record.as_ref().unwrap();
             }
             count += 1;
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
     assert!(count > 60, "{count} members");
 }
 
-/// Every line we show of a 0.90 superblock is one of mdadm's.
-fn check_090(sighting: &Sighting, theirs: &str) {
+/// Every line we show of a 0.90 superblock is one of mdadm's; those that are not.
+fn check_090(sighting: &Sighting, theirs: &str) -> String {
     let theirs = lines(theirs);
-    for line in lines(&examine(sighting, Sectors(0)).to_string()) {
-        assert!(theirs.contains(&line), "{line}\n{theirs:#?}");
-    }
+    let ours = lines(&examine(sighting, Sectors(0)).to_string());
+    let alone = ours.iter().filter(|line| !theirs.contains(line));
+    alone.map(|line| format!("only ours: {line}\n")).collect()
 }
 
 #[test]

@@ -45,6 +45,6 @@ pub fn relative(base: Sectors, offset: i32) -> Option<Sectors> {
 
 /// True if the two areas share a sector; areas whose end overflows share everything.
 pub fn overlap(a: Area, b: Area) -> bool {
-    let end = |x: Area| x.at.0.checked_add(x.len.0).unwrap_or(u64::MAX);
+    let end = |x: Area| x.at.0.saturating_add(x.len.0);
     a.at.0 < end(b) && b.at.0 < end(a)
 }

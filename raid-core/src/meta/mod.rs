@@ -34,6 +34,9 @@ use sizes::Copies;
 use std::fmt;
 use std::io;
 
+/// Bytes to write, and the sector where they go; whole sectors.
+pub type Placed = (Sectors, Vec<u8>);
+
 /// A kind of metadata: where it lies and how to translate it.
 pub struct Format {
     /// The name mdadm gives it: `1.2`.
@@ -54,7 +57,7 @@ pub struct Format {
     /// [`MemberRecord::bad_blocks`].
     pub parse: fn(&[u8], Sectors, Sectors) -> Result<Found>,
     /// The superblock to write and its sector; whole sectors.
-    pub emit: fn(&ArrayRecord, &MemberRecord) -> Result<(Sectors, Vec<u8>)>,
+    pub emit: fn(&ArrayRecord, &MemberRecord) -> Result<Placed>,
 }
 
 impl fmt::Debug for Format {

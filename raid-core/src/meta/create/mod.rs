@@ -8,7 +8,8 @@
 //! - RAID 4/5 are not made "degraded with a spare": device number and slot are the same, and
 //!   a new array whose redundancy is not known to be consistent is marked for a resync.
 //! - An internal bitmap comes only when asked for, whatever the size (as mdadm 4.4 and later).
-//! - Metadata 1.0 takes no data offset, and a bitmap or log never overlaps the data.
+//! - Metadata 1.0 takes no data offset, and a bitmap never overlaps the data or the log.
+//! - A name may use all 32 bytes; mdadm cuts the last one off.
 
 mod breakdown;
 mod place;
@@ -20,9 +21,10 @@ pub use breakdown::Breakdown;
 use super::md_bitmap::{self, Bitmap};
 use super::md1::{self, features, packet};
 use super::record::{Area, ArrayRecord, DeviceRole, MemberRecord};
-use super::sizes::{self, Copies, Geometry};
+use super::sizes::Copies;
 use super::{Format, bytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout;
 use crate::units::{Sectors, Slot, SlotSet};
 
 /// Chunk of a striped level if none is given: 512 KiB.
@@ -133,16 +135,14 @@ pub fn create(request: &Request) -> Result<Creation> {
     let rooms = rooms.collect::<Result<Vec<Option<Sectors>>>>()?;
     let (array, bitmap) = array_record(request, chunk, &rooms)?;
     let members = planned_members(request, &array, data_at, bitmap.as_ref())?;
-    let lens: Vec<Sectors> = members.iter().map(|planned| planned.member.data_len).collect();
-    let size = sizes::array_size(&geometry(&array, &lens))
-        .filter(|size| !size.is_empty())
-        .ok_or_else(|| Error::invalid("an array of this geometry would have no size"))?;
+    let size = size(&array, &members)?;
     let breakdown = Breakdown::new(request, &array, &rooms, size);
     let warnings = warnings(request, &array, &rooms);
     Ok(Creation { format: request.format, array, members, size, breakdown, warnings })
 }
 
-/// The name in the superblock: `host:name` if that is shorter than 32 bytes, else the name.
+/// The name in the superblock: `host:name` if that is shorter than 32 bytes and the name does
+/// not bring a host of its own (`other:name`), else the name.
 pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
     if name.len() > NAME_MAX {
         return Err(Error::invalid(format!(
@@ -152,19 +152,29 @@ pub fn full_name(homehost: Option<&[u8]>, name: &[u8]) -> Result<Vec<u8>> {
         )));
     }
     Ok(match homehost {
-        Some(host) if host.len() + 1 + name.len() < NAME_MAX => [host, b":", name].concat(),
+        Some(host) if host.len() + 1 + name.len() < NAME_MAX && !name.contains(&b':') => {
+            [host, b":", name].concat()
+        }
         _ => name.to_vec(),
     })
 }
 
-fn geometry<'a>(array: &ArrayRecord, members: &'a [Sectors]) -> Geometry<'a> {
-    Geometry {
-        level: array.level,
+/// The array's size by its layout, which also checks that the geometry makes sense.
+fn size(array: &ArrayRecord, members: &[PlannedMember]) -> Result<Sectors> {
+    let mut lens = vec![array.component; array.slots.into()];
+    for planned in members {
+        lens[planned.slot.index()] = planned.member.data_len;
+    }
+    let params = layout::Params {
         layout: array.layout,
         chunk: array.chunk,
-        slots: u64::from(array.slots),
+        slots: array.slots,
         component: array.component,
-        members,
+        members: lens,
+    };
+    match layout::make(array.level, &params)?.shape().size {
+        Sectors::ZERO => Err(Error::invalid("an array of this geometry would have no size")),
+        size => Ok(size),
     }
 }
 
@@ -220,7 +230,7 @@ fn check_members(request: &Request) -> Result<()> {
             "an array of one member is probably a mistake; say --force if you mean it",
         ));
     }
-    let layout = layout(request);
+    let layout = layout_word(request);
     let copies = Copies::of(layout).count();
     if request.level == 10 && !(2..=slots as u64).contains(&copies) {
         return Err(Error::invalid(format!(
@@ -237,7 +247,7 @@ fn check_members(request: &Request) -> Result<()> {
 }
 
 /// The layout word: RAID 0 always names its order, as mdadm 4.2 does.
-fn layout(request: &Request) -> u32 {
+fn layout_word(request: &Request) -> u32 {
     let default = match request.level {
         0 => 1,
         5 | 6 => 2,
@@ -258,7 +268,7 @@ fn array_record(
         name: full_name(request.homehost.as_deref(), &request.name)?,
         ctime: request.ctime,
         level: request.level,
-        layout: layout(request),
+        layout: layout_word(request),
         chunk,
         slots,
         component: component(request, chunk, rooms)?,

@@ -186,7 +186,7 @@ fn areas_at_end(array: &ArrayRecord, bitmap: Option<&Bitmap>, super_at: Sectors)
         super_at,
         data_len: super_at - kept,
         bad_log: (kept >= BAD_LOG_LEN).then(|| Area { at: before(BAD_LOG_LEN), len: BAD_LOG_LEN }),
-        bitmap_at: bitmap.map(|_| before(bitmap_room(array.component) + BAD_LOG_LEN)),
+        bitmap_at: bitmap.map(|_| before(kept)),
     })
 }
 

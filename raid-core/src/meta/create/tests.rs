@@ -93,3 +93,117 @@ fn plans_are_those_of_mdadm() {
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count > 100, "the table has {count} lines");
 }
+
+#[test]
+fn the_account_balances_for_every_plan() {
+    let mut count = 0;
+    for (line, _) in lines() {
+        let Ok(creation) = create(&request(line)) else { continue };
+        let Breakdown { given, missing, usable, redundancy, metadata, rounding } =
+            creation.breakdown;
+        assert_eq!(given + missing, usable + redundancy + metadata + rounding, "{line}");
+        assert_eq!(usable, creation.size);
+        count += 1;
+    }
+    assert!(count > 100);
+}
+
+#[test]
+fn sizes_by_metadata_alone_are_those_of_the_layout() {
+    for (line, _) in lines() {
+        let Ok(creation) = create(&request(line)) else { continue };
+        let array = &creation.array;
+        let lens: Vec<Sectors> = creation.members.iter().map(|p| p.member.data_len).collect();
+        let geometry = crate::meta::sizes::Geometry {
+            level: array.level,
+            layout: array.layout,
+            chunk: array.chunk,
+            slots: array.slots.into(),
+            component: array.component,
+            members: &lens,
+        };
+        assert_eq!(crate::meta::sizes::array_size(&geometry), Some(creation.size), "{line}");
+    }
+}
+
+#[test]
+fn three_members_of_32_mib_say_where_the_rest_went() {
+    let creation = create(&request("5 1.2 128 - 65536,65536,65536 -")).unwrap();
+    let mib = |sectors: Sectors| sectors.bytes() >> 20;
+    let Breakdown { given, usable, redundancy, metadata, rounding, .. } = creation.breakdown;
+    assert_eq!([given, usable, redundancy, metadata, rounding].map(mib), [96, 62, 31, 3, 0]);
+}
+
+#[test]
+fn the_default_chunk_is_stored_and_a_given_one_is_too() {
+    let chunk =
+        |line| Packet::new(&create(&request(line)).unwrap().members[0].superblock.1).chunk();
+    assert_eq!(chunk("5 1.2 - - 65536,65536,65536 -"), 1024);
+    assert_eq!(chunk("5 1.2 128 - 65536,65536,65536 -"), 128);
+}
+
+#[test]
+fn names_get_their_host_while_they_fit() {
+    let name = |host: Option<&str>, name: &str| {
+        let full = full_name(host.map(str::as_bytes), name.as_bytes());
+        full.map(|name| String::from_utf8(name).unwrap()).map_err(|error| error.to_string())
+    };
+    let host = "abcdefghijklmnopqrstuvwxyz";
+    assert_eq!(name(None, "foo").unwrap(), "foo");
+    assert_eq!(name(Some("abc"), "foo").unwrap(), "abc:foo");
+    assert_eq!(name(Some(host), "abcd").unwrap(), format!("{host}:abcd"));
+    assert_eq!(name(Some(host), "abcde").unwrap(), "abcde");
+    assert_eq!(name(Some("abc"), "x:foo").unwrap(), "x:foo");
+    assert!(name(None, &"x".repeat(33)).unwrap_err().contains("33 bytes"));
+}
+
+#[test]
+fn only_what_is_known_to_be_consistent_is_called_clean() {
+    let resync = |line: &str, assume_clean: bool, zeroed: bool| {
+        let request = Request { assume_clean, zeroed, ..request(line) };
+        create(&request).map(|creation| creation.array.resync.map(|at| at.0))
+    };
+    let raid6 = "6 1.2 128 - 65536,65536,65536,-";
+    for (line, dirty) in [
+        ("0 1.2 128 - 65536,65536 -", None),
+        ("1 1.2 - - 65536,65536 -", Some(0)),
+        ("1 1.2 - - 65536,- -", Some(0)),
+        ("5 1.2 128 - 65536,65536,65536 -", Some(0)),
+        ("5 1.2 128 - 65536,65536,- -", None),
+        ("6 1.2 128 - 65536,65536,-,- -", None),
+        ("10 1.2 128 - 65536,65536,65536,65536 -", Some(0)),
+    ] {
+        assert_eq!(resync(line, false, false).unwrap(), dirty, "{line}");
+        assert_eq!(resync(line, true, false).unwrap(), None, "{line}");
+        assert_eq!(resync(line, false, true).unwrap(), None, "{line}");
+    }
+    let raid6 = format!("{raid6} -");
+    assert_eq!(resync(&raid6, false, false).unwrap_err().kind, ErrorKind::Refused);
+    assert_eq!(resync(&raid6, false, true).unwrap(), None);
+}
+
+#[test]
+fn what_cannot_work_is_refused_in_words() {
+    for (line, words) in [
+        ("7 1.2 128 - 65536,65536,65536 -", "level 7"),
+        ("5 1.2 100 - 65536,65536,65536 -", "power of two"),
+        ("0 1.2 12 - 65536,65536 -", "multiple of 4 KiB"),
+        ("5 1.2 128 9 65536,65536,65536 -", "layout"),
+        ("6 1.2 128 - 65536,65536,65536 -", "takes 4"),
+        ("1 1.2 - - 65536 -", "--force"),
+        ("5 1.2 128 - 65536,-,- -", "there is no array"),
+        ("0 1.2 128 - 65536,- -", "there is no array"),
+        ("10 1.2 128 259 65536,65536 -", "3 copies"),
+        ("10 1.2 128 - -,-,65536,65536 -", "there is no array"),
+        ("1 1.2 - - 2000,65536 -", "too small"),
+        ("5 1.2 128 - 65536,65536,65536 size=65536", "has room for"),
+        ("0 1.2 128 - 65536,65536 size=4096", "leave out --size"),
+        ("0 1.2 128 - 65536,65536 bitmap", "leave out --bitmap"),
+        ("1 1.0 - - 65536,65536 data=2048", "--metadata 1.2"),
+        ("1 1.2 - - 65536,65536 data=8", "--data-offset"),
+        ("1 1.2 - - 65536,65536 bmchunk=3000", "power of two"),
+    ] {
+        let error = create(&request(line)).unwrap_err().to_string();
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}

@@ -39,7 +39,17 @@ fn show(sheet: &mut Sheet, packet: &Packet) {
         sheet.words("layout", "Layout", layout);
     }
     let chunk = u64::from(packet.chunk_bytes());
-    sheet.line("chunk_bytes", Value::Number(chunk), "Chunk Size", format!("{}K", chunk / 1024));
+    let label = match packet.level() {
+        0 | 4 | 5 | 6 | 10 => "Chunk Size",
+        -1 => "Rounding",
+        _ => "",
+    };
+    match label.is_empty() {
+        true => sheet.quiet("chunk_bytes", Value::Number(chunk)),
+        false => {
+            sheet.line("chunk_bytes", Value::Number(chunk), label, format!("{}K", chunk / 1024));
+        }
+    }
     let (number, slot, state) = packet.this_disk();
     sheet.blank();
     sheet.remark("This Device", format!("number {number}, slot {slot}, state {state:#x}"));

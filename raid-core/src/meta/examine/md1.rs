@@ -57,7 +57,7 @@ fn show_sizes(sheet: &mut Sheet, packet: &Packet, device: Sectors) {
         }
         None => sheet.quiet("array_bytes", Value::Null),
     }
-    if packet.size() != packet.data_size() && packet.size() != 0 {
+    if packet.size() != packet.data_size() && packet.level() != 0 {
         sheet.size("component_bytes", "Used Dev Size", packet.size());
     } else {
         sheet.quiet("component_bytes", byte_value(packet.size()));
@@ -101,7 +101,8 @@ fn geometry(packet: &Packet) -> Geometry<'static> {
 
 /// Sectors that neither metadata nor data use, before and behind the data.
 fn unused(packet: &Packet, device: Sectors) -> (i128, i128) {
-    let (data, len) = (i128::from(packet.data_offset()), i128::from(packet.data_size()));
+    let used = if packet.size() == 0 { packet.data_size() } else { packet.size() };
+    let (data, len) = (i128::from(packet.data_offset()), i128::from(used));
     let own = i128::from(packet.super_offset());
     let log = (packet.bblog_offset() != 0).then(|| own + i128::from(packet.bblog_offset()));
     let log_end = log.map(|at| at + i128::from(packet.bblog_size()));
@@ -192,9 +193,11 @@ fn show_state(sheet: &mut Sheet, packet: &Packet) {
 
 fn show_geometry(sheet: &mut Sheet, packet: &Packet) {
     let level = packet.level();
+    // Without its feature bit the word of a RAID 0 says nothing.
+    let says = level != 0 || packet.features() & features::RAID0_LAYOUT != 0;
     match names::layout(level, packet.layout()) {
-        Some(name) => sheet.words("layout", "Layout", name),
-        None => sheet.quiet("layout", Value::Null),
+        Some(name) if says => sheet.words("layout", "Layout", name),
+        _ => sheet.quiet("layout", Value::Null),
     }
     let kib = format!("{}K", packet.chunk() / 2);
     let bytes = byte_value(packet.chunk().into());

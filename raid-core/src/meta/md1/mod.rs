@@ -13,6 +13,8 @@ pub mod emit;
 pub mod features;
 pub mod packet;
 pub mod parse;
+#[cfg(test)]
+mod tests;
 
 use super::bytes::le32;
 use super::examine::examine_md1;

@@ -179,6 +179,9 @@ fn reshape(packet: &Packet) -> Option<Reshape> {
 fn member_record(packet: &Packet, array: &ArrayRecord, at: Sectors) -> Result<MemberRecord> {
     let bits = packet.features();
     let number = packet.dev_number();
+    if number >= MAX_DEV {
+        return Err(damaged(format!("device number {number} is beyond every role map")));
+    }
     let is_active = matches!(array.role(number), DeviceRole::Active(_));
     let recovering = is_active && bits & features::RECOVERY_OFFSET != 0;
     Ok(MemberRecord {
