@@ -3,15 +3,22 @@
 //! For every level and layout: the superblocks say what mdadm was asked for; the layout has the
 //! kernel's size to the sector; every data sector is where the layout says; and every copy, P and
 //! Q is what the data make it, computed here from its definition and not by the code under test.
+//! Then the engine reads the array, whole and without every set of members it can do without.
 
+use raid_core::buf::Pool;
+use raid_core::device::file::{self, OpenOptions};
+use raid_core::driver::{Array, Options};
+use raid_core::engine::{Member, Setup, State};
 use raid_core::layout::{self, Layout, Params, Role, Stripe, Unit};
 use raid_core::meta::{self, Found};
-use raid_core::units::{SECTOR, Sectors, Slot, StripeNo};
+use raid_core::time::Instant;
+use raid_core::units::{SECTOR, Sectors, Slot, SlotSet, StripeNo};
 use raid_tests::images::Images;
 use raid_tests::matrix::{self, CONTENT, KernelArray, Row};
 use raid_tests::pattern::first_difference;
 use raid_tests::requires::{self, Need};
 use std::fs;
+use std::sync::Arc;
 
 /// The bytes of an array's members and what their superblocks say.
 struct Members {
@@ -27,7 +34,7 @@ impl Members {
         Members { bytes, found }
     }
 
-    fn layout(&self) -> Box<dyn Layout> {
+    fn layout(&self) -> Arc<dyn Layout> {
         let array = &self.found[0].array;
         let params = Params {
             layout: array.layout,
@@ -36,7 +43,7 @@ impl Members {
             component: array.component,
             members: self.found.iter().map(|found| found.member.data_len).collect(),
         };
-        layout::make(array.level, &params).unwrap()
+        layout::make(array.level, &params).unwrap().into()
     }
 
     fn unit(&self, unit: &Unit, len: Sectors) -> &[u8] {
@@ -120,6 +127,89 @@ fn times_power_of_two(byte: u8, power: u8) -> u8 {
     (0..power).fold(byte, |byte, _| (byte << 1) ^ if byte & 0x80 != 0 { 0x1d } else { 0 })
 }
 
+/// The array without the `missing` members, started by our engine, read-only.
+fn start(array: &KernelArray, members: &Members, missing: &SlotSet) -> Array {
+    let is_there = |slot: usize| !missing.contains(Slot(slot as u16));
+    let member = |slot: usize| Member {
+        name: array.members[slot].display().to_string(),
+        record: members.found[slot].member.clone(),
+        state: State::InSync,
+        errors: 0,
+    };
+    let open = |slot: usize| file::open(&array.members[slot], &OpenOptions::reading()).unwrap();
+    let slots = array.members.len();
+    let setup = Setup {
+        layout: members.layout(),
+        array: members.found[0].array.clone(),
+        members: (0..slots).map(|slot| is_there(slot).then(|| member(slot))).collect(),
+        emit: Box::new(|_, _| panic!("a read-only array writes no superblock")),
+        read_only: true,
+        trust_unsynced: false,
+        pool: Pool::new(0),
+        now: Instant(0),
+    };
+    let devices = (0..slots).map(|slot| is_there(slot).then(|| open(slot))).collect();
+    Array::start(setup, devices, Options::default())
+}
+
+/// Every set of at most two members, and one as large as possible, that the array can miss.
+fn missing_sets(layout: &dyn Layout) -> Vec<SlotSet> {
+    let slots = layout.shape().slots;
+    let mut sets = vec![SlotSet::new()];
+    for a in 0..slots {
+        for b in a..slots {
+            sets.push([Slot(a), Slot(b)].into_iter().collect());
+        }
+    }
+    let mut largest = SlotSet::new();
+    for slot in (0..slots).map(Slot) {
+        let more: SlotSet = largest.iter().chain([slot]).collect();
+        if layout.survives(&more) {
+            largest = more;
+        }
+    }
+    sets.push(largest);
+    sets.retain(|set| layout.survives(set));
+    sets
+}
+
+/// Reads around the borders of every unit of every assignment of roles to slots, and at the end.
+fn read_borders(name: &str, array: &Array, missing: &SlotSet) {
+    let layout = array.layout();
+    let shape = layout.shape();
+    let last = shape.stripes - 1;
+    for no in (0..shape.period.min(last)).chain([last]) {
+        let stripe = layout.stripe(StripeNo(no));
+        for i in 0..=stripe.data().count() as u64 {
+            let border = (stripe.start + stripe.len.times(i)).bytes();
+            let (from, to) = (border.saturating_sub(4096), (border + 4096).min(array.size()));
+            read_piece(name, array, missing, from, to);
+        }
+    }
+}
+
+fn read_piece(name: &str, array: &Array, missing: &SlotSet, from: u64, to: u64) {
+    let mut bytes = vec![0; (to - from) as usize];
+    array.read(from, &mut bytes).unwrap_or_else(|e| panic!("{name} without {missing}: {e}"));
+    if let Err(wrong) = CONTENT.check(from, &bytes) {
+        panic!("{name} without {missing}: {wrong}");
+    }
+}
+
+fn check_reads(array: &KernelArray, members: &Members) {
+    let name = array.row.name();
+    let sets = missing_sets(&*members.layout());
+    for (i, missing) in sets.iter().enumerate() {
+        let running = start(array, members, missing);
+        assert_eq!(running.size(), array.size, "{name}");
+        if i == 0 || i == sets.len() - 1 {
+            read_piece(&name, &running, missing, 0, array.size);
+        }
+        read_borders(&name, &running, missing);
+        running.stop().unwrap();
+    }
+}
+
 fn check(array: &KernelArray) {
     let name = array.row.name();
     let members = Members::read(array);
@@ -134,6 +224,7 @@ fn check(array: &KernelArray) {
         check_stripe_redundancy(&name, &members, &stripe);
     }
     assert_eq!(data, array.size, "{name}: the stripes cover the array");
+    check_reads(array, &members);
 }
 
 fn check_all(rows: &[Row]) {
