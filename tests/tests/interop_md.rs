@@ -3,22 +3,19 @@
 //! For every level and layout: the superblocks say what mdadm was asked for; the layout has the
 //! kernel's size to the sector; every data sector is where the layout says; and every copy, P and
 //! Q is what the data make it, computed here from its definition and not by the code under test.
-//! Then the engine reads the array, whole and without every set of members it can do without.
+//! Then the array is assembled and read, whole and without every set of members it can do without.
 
-use raid_core::buf::Pool;
+use raid_core::assembly::{self, StartOptions};
 use raid_core::device::file::{self, OpenOptions};
-use raid_core::driver::{Array, Options};
-use raid_core::engine::{Member, Setup, State};
-use raid_core::layout::{self, Layout, Params, Role, Stripe, Unit};
-use raid_core::meta::{self, Found};
-use raid_core::time::Instant;
+use raid_core::driver::Array;
+use raid_core::layout::{Layout, Role, Stripe, Unit};
+use raid_core::meta::{self, Found, assemble};
 use raid_core::units::{SECTOR, Sectors, Slot, SlotSet, StripeNo};
 use raid_tests::images::Images;
 use raid_tests::matrix::{self, CONTENT, KernelArray, Row};
 use raid_tests::pattern::first_difference;
 use raid_tests::requires::{self, Need};
 use std::fs;
-use std::sync::Arc;
 
 /// The bytes of an array's members and what their superblocks say.
 struct Members {
@@ -34,16 +31,9 @@ impl Members {
         Members { bytes, found }
     }
 
-    fn layout(&self) -> Arc<dyn Layout> {
-        let array = &self.found[0].array;
-        let params = Params {
-            layout: array.layout,
-            chunk: array.chunk,
-            slots: array.slots,
-            component: array.component,
-            members: self.found.iter().map(|found| found.member.data_len).collect(),
-        };
-        layout::make(array.level, &params).unwrap().into()
+    fn layout(&self) -> Box<dyn Layout> {
+        let lens: Vec<_> = self.found.iter().map(|found| found.member.data_len).collect();
+        assembly::layout_of(&self.found[0].array, &lens).unwrap()
     }
 
     fn unit(&self, unit: &Unit, len: Sectors) -> &[u8] {
@@ -127,29 +117,20 @@ fn times_power_of_two(byte: u8, power: u8) -> u8 {
     (0..power).fold(byte, |byte, _| (byte << 1) ^ if byte & 0x80 != 0 { 0x1d } else { 0 })
 }
 
-/// The array without the `missing` members, started by our engine, read-only.
-fn start(array: &KernelArray, members: &Members, missing: &SlotSet) -> Array {
-    let is_there = |slot: usize| !missing.contains(Slot(slot as u16));
-    let member = |slot: usize| Member {
-        name: array.members[slot].display().to_string(),
-        record: members.found[slot].member.clone(),
-        state: State::InSync,
-        errors: 0,
-    };
-    let open = |slot: usize| file::open(&array.members[slot], &OpenOptions::reading()).unwrap();
-    let slots = array.members.len();
-    let setup = Setup {
-        layout: members.layout(),
-        array: members.found[0].array.clone(),
-        members: (0..slots).map(|slot| is_there(slot).then(|| member(slot))).collect(),
-        emit: Box::new(|_, _| panic!("a read-only array writes no superblock")),
-        read_only: true,
-        trust_unsynced: false,
-        pool: Pool::new(0),
-        now: Instant(0),
-    };
-    let devices = (0..slots).map(|slot| is_there(slot).then(|| open(slot))).collect();
-    Array::start(setup, devices, Options::default())
+/// The array without the `missing` members, assembled and started by our code, read-only.
+fn start(array: &KernelArray, missing: &SlotSet) -> Array {
+    let there = |(slot, _): &(usize, _)| !missing.contains(Slot(*slot as u16));
+    let paths = array.members.iter().enumerate().filter(there).map(|(_, path)| path);
+    let devices: Vec<_> =
+        paths.map(|path| file::open(path, &OpenOptions::reading()).unwrap()).collect();
+    let candidates: Vec<_> =
+        devices.iter().map(|device| assembly::examine(&**device).unwrap()).collect();
+    let options = assemble::Options { degraded: true, read_only: true, ..Default::default() };
+    let decided = assembly::decide(&candidates, &options)
+        .unwrap_or_else(|e| panic!("{} without {missing}: {e}", array.row.name()));
+    assert_eq!(&decided.missing, missing, "{}", array.row.name());
+    let options = StartOptions { read_only: true, ..Default::default() };
+    assembly::start(&decided, &devices, &options).unwrap()
 }
 
 /// Every set of at most two members, and one as large as possible, that the array can miss.
@@ -200,7 +181,7 @@ fn check_reads(array: &KernelArray, members: &Members) {
     let name = array.row.name();
     let sets = missing_sets(&*members.layout());
     for (i, missing) in sets.iter().enumerate() {
-        let running = start(array, members, missing);
+        let running = start(array, missing);
         assert_eq!(running.size(), array.size, "{name}");
         if i == 0 || i == sets.len() - 1 {
             read_piece(&name, &running, missing, 0, array.size);

@@ -113,7 +113,8 @@ pub fn drop_strangers<'a>(
             ),
             Some(what) => {
                 let reason = format!(
-                    "{} does not match {}: it has {what}; if it does not belong there, leave it out",
+                    "{} does not match {}: it has {what}; if it does not belong there, \
+                     leave it out",
                     entry.name, freshest.name
                 );
                 return Err(verdicts.refuse(ErrorKind::Metadata, reason));

@@ -1,1 +1,1 @@
-
+//! What is shown of good, damaged and foreign members.
