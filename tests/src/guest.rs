@@ -23,7 +23,7 @@ pub const HOST: &str = "/run/host";
 pub const PROGRAM: &str = "linux.uml";
 
 /// How long a guest may run unless [`Script::limit`] says otherwise.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The memory of a guest unless [`Script::memory_mib`] says otherwise.
 const MEMORY_MIB: u64 = 384;
@@ -114,7 +114,7 @@ impl Script {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {PROGRAM}: {error}"));
-        Guest { child, work, deadline: Instant::now() + self.limit }
+        Guest { child, work, deadline: Instant::now() + self.limit, reaped: false }
     }
 
     /// What the guest's first process does around the script.
@@ -186,6 +186,7 @@ pub struct Guest {
     child: Child,
     work: TempDir,
     deadline: Instant,
+    reaped: bool,
 }
 
 impl Guest {
@@ -202,8 +203,8 @@ impl Guest {
     /// Waits until the script has printed `text`. Panics if it never will.
     pub fn wait_for(&mut self, text: &str) {
         while !self.output().contains(text) {
-            let ended = self.child.try_wait().expect("the guest is our child").is_some();
-            if (ended && !self.output().contains(text)) || Instant::now() > self.deadline {
+            let over = self.has_ended() || Instant::now() > self.deadline;
+            if over && !self.output().contains(text) {
                 panic!("the guest never printed {text:?}; it printed:\n{}", self.output());
             }
             std::thread::sleep(POLL);
@@ -218,13 +219,14 @@ impl Guest {
 
     /// Waits for the end of the script, or of the time.
     pub fn wait(mut self) -> Outcome {
-        while self.child.try_wait().expect("the guest is our child").is_none() {
+        while !self.has_ended() {
             if Instant::now() > self.deadline {
                 self.end();
                 return self.outcome(End::TimedOut);
             }
             std::thread::sleep(POLL);
         }
+        self.end();
         let end = match self.file("status").trim().parse() {
             Ok(status) => End::Exited(status),
             Err(_) => End::Died,
@@ -247,9 +249,17 @@ impl Guest {
         Outcome { end, output: self.file("output"), console: self.file("console") }
     }
 
-    /// Kills the whole process group and reaps its leader. Harmless on a guest that has ended.
+    /// True if the guest's kernel has ended. It is not reaped here, so that its number stays ours
+    /// until its whole group is killed.
+    fn has_ended(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        // "pid (name) state ...": the state of what has ended and is not reaped is Z.
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+    }
+
+    /// Kills whatever is left of the process group and reaps its leader.
     fn end(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+        if !std::mem::replace(&mut self.reaped, true) {
             let group = -(self.child.id() as libc::pid_t);
             // SAFETY: kill(2) takes two integers. The group is the one this guest was started in;
             // its leader is not reaped yet, so the number cannot belong to anybody else.

@@ -57,7 +57,7 @@ pub struct Row {
     pub geometry: Geometry,
     /// md's number of the level.
     pub number: i32,
-    /// md's layout word.
+    /// md's layout word; zero where the superblock does not say.
     pub word: u32,
     /// Bytes of each member, by slot.
     pub sizes: Vec<u64>,
@@ -114,7 +114,8 @@ pub fn plain() -> Vec<Row> {
     }
     deal.add_sized(-1, None, 0, vec![8 * MIB, 12 * MIB, 5 * MIB + 40960]);
     for members in [2, 3, 4, 7, 8] {
-        deal.add(0, None, 1, members);
+        // Members of one size have one zone: mdadm does not say (feature bit) which order it is.
+        deal.add(0, None, 0, members);
     }
     let unequal = [
         vec![5 * MIB, 12 * MIB, 8 * MIB],

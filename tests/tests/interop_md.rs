@@ -3,10 +3,14 @@
 //! For every level and layout: the superblocks say what mdadm was asked for; the layout has the
 //! kernel's size to the sector; every data sector is where the layout says; and every copy, P and
 //! Q is what the data make it, computed here from its definition and not by the code under test.
+//! Then the array is assembled and read, whole and without every set of members it can do without.
 
-use raid_core::layout::{self, Layout, Params, Role, Stripe, Unit};
-use raid_core::meta::{self, Found};
-use raid_core::units::{SECTOR, Sectors, Slot, StripeNo};
+use raid_core::assembly::{self, StartOptions};
+use raid_core::device::file::{self, OpenOptions};
+use raid_core::driver::Array;
+use raid_core::layout::{Layout, Role, Stripe, Unit};
+use raid_core::meta::{self, Found, assemble};
+use raid_core::units::{SECTOR, Sectors, Slot, SlotSet, StripeNo};
 use raid_tests::images::Images;
 use raid_tests::matrix::{self, CONTENT, KernelArray, Row};
 use raid_tests::pattern::first_difference;
@@ -28,15 +32,8 @@ impl Members {
     }
 
     fn layout(&self) -> Box<dyn Layout> {
-        let array = &self.found[0].array;
-        let params = Params {
-            layout: array.layout,
-            chunk: array.chunk,
-            slots: array.slots,
-            component: array.component,
-            members: self.found.iter().map(|found| found.member.data_len).collect(),
-        };
-        layout::make(array.level, &params).unwrap()
+        let lens: Vec<_> = self.found.iter().map(|found| found.member.data_len).collect();
+        assembly::layout_of(&self.found[0].array, &lens).unwrap()
     }
 
     fn unit(&self, unit: &Unit, len: Sectors) -> &[u8] {
@@ -120,6 +117,80 @@ fn times_power_of_two(byte: u8, power: u8) -> u8 {
     (0..power).fold(byte, |byte, _| (byte << 1) ^ if byte & 0x80 != 0 { 0x1d } else { 0 })
 }
 
+/// The array without the `missing` members, assembled and started by our code, read-only.
+fn start(array: &KernelArray, missing: &SlotSet) -> Array {
+    let there = |(slot, _): &(usize, _)| !missing.contains(Slot(*slot as u16));
+    let paths = array.members.iter().enumerate().filter(there).map(|(_, path)| path);
+    let devices: Vec<_> =
+        paths.map(|path| file::open(path, &OpenOptions::reading()).unwrap()).collect();
+    let candidates: Vec<_> =
+        devices.iter().map(|device| assembly::examine(&**device).unwrap()).collect();
+    let options = assemble::Options { degraded: true, read_only: true, ..Default::default() };
+    let decided = assembly::decide(&candidates, &options)
+        .unwrap_or_else(|e| panic!("{} without {missing}: {e}", array.row.name()));
+    assert_eq!(&decided.missing, missing, "{}", array.row.name());
+    let options = StartOptions { read_only: true, ..Default::default() };
+    assembly::start(&decided, &devices, &options).unwrap()
+}
+
+/// Every set of at most two members, and one as large as possible, that the array can miss.
+fn missing_sets(layout: &dyn Layout) -> Vec<SlotSet> {
+    let slots = layout.shape().slots;
+    let mut sets = vec![SlotSet::new()];
+    for a in 0..slots {
+        for b in a..slots {
+            sets.push([Slot(a), Slot(b)].into_iter().collect());
+        }
+    }
+    let mut largest = SlotSet::new();
+    for slot in (0..slots).map(Slot) {
+        let more: SlotSet = largest.iter().chain([slot]).collect();
+        if layout.survives(&more) {
+            largest = more;
+        }
+    }
+    sets.push(largest);
+    sets.retain(|set| layout.survives(set));
+    sets
+}
+
+/// Reads around the borders of every unit of every assignment of roles to slots, and at the end.
+fn read_borders(name: &str, array: &Array, missing: &SlotSet) {
+    let layout = array.layout();
+    let shape = layout.shape();
+    let last = shape.stripes - 1;
+    for no in (0..shape.period.min(last)).chain([last]) {
+        let stripe = layout.stripe(StripeNo(no));
+        for i in 0..=stripe.data().count() as u64 {
+            let border = (stripe.start + stripe.len.times(i)).bytes();
+            let (from, to) = (border.saturating_sub(4096), (border + 4096).min(array.size()));
+            read_piece(name, array, missing, from, to);
+        }
+    }
+}
+
+fn read_piece(name: &str, array: &Array, missing: &SlotSet, from: u64, to: u64) {
+    let mut bytes = vec![0; (to - from) as usize];
+    array.read(from, &mut bytes).unwrap_or_else(|e| panic!("{name} without {missing}: {e}"));
+    if let Err(wrong) = CONTENT.check(from, &bytes) {
+        panic!("{name} without {missing}: {wrong}");
+    }
+}
+
+fn check_reads(array: &KernelArray, members: &Members) {
+    let name = array.row.name();
+    let sets = missing_sets(&*members.layout());
+    for (i, missing) in sets.iter().enumerate() {
+        let running = start(array, missing);
+        assert_eq!(running.size(), array.size, "{name}");
+        if i == 0 || i == sets.len() - 1 {
+            read_piece(&name, &running, missing, 0, array.size);
+        }
+        read_borders(&name, &running, missing);
+        running.stop().unwrap();
+    }
+}
+
 fn check(array: &KernelArray) {
     let name = array.row.name();
     let members = Members::read(array);
@@ -134,6 +205,7 @@ fn check(array: &KernelArray) {
         check_stripe_redundancy(&name, &members, &stripe);
     }
     assert_eq!(data, array.size, "{name}: the stripes cover the array");
+    check_reads(array, &members);
 }
 
 fn check_all(rows: &[Row]) {

@@ -182,7 +182,10 @@ impl Engine {
         if !self.stop_flushed {
             self.stop_flushed = true;
             self.start_flush(Vec::new(), out);
-            return;
+            // Done at once where there is nobody to flush: no event would bring us back.
+            if !self.flushes.is_idle() {
+                return;
+            }
         }
         if self.dirty && !self.broken {
             self.mark_clean_when_idle(out);

@@ -1,4 +1,5 @@
-//! Users of a simulated array: a few at once, each asks, waits for the reply, checks it, asks again.
+//! Users of a simulated array: a few at once, each asks, waits for the reply, checks it, asks
+//! again.
 
 use super::oracle::Oracle;
 use super::rng::Rng;

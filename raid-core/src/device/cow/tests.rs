@@ -1,3 +1,5 @@
+//! Overlays against a byte-array model, and what must never reach the member below.
+
 use super::*;
 use crate::device::conformance::{Rng, follow_the_model, scratch, sparse};
 use crate::device::fault::FaultDevice;

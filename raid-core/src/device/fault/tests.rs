@@ -1,3 +1,5 @@
+//! Every fault where and when it was asked for, and nowhere else.
+
 use super::*;
 use crate::device::mem::MemDevice;
 use crate::device::{read_at, write_at};

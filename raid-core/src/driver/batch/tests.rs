@@ -1,3 +1,5 @@
+//! Batches: what is joined, what order is kept, who fails alone.
+
 use super::*;
 use crate::buf::Pool;
 use crate::device::mem::MemDevice;

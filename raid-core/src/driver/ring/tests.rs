@@ -1,3 +1,5 @@
+//! The ring against the verbs: same bytes, same errors, nothing left behind.
+
 use super::*;
 use crate::buf::Buf;
 use crate::device::conformance::{Rng, scratch, shm, sparse};
