@@ -7,5 +7,7 @@ pub mod export;
 pub mod mounted;
 pub mod mountpoint;
 mod readiness;
+pub mod report;
 pub mod rundir;
 pub mod unmount;
+pub mod volume;

@@ -29,15 +29,19 @@ pub fn examine(device: &dyn Device) -> Result<Candidate> {
 
 /// Decides which candidates serve; the failures a layout survives are those it really survives.
 pub fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly> {
-    let survives = |array: &ArrayRecord, missing: &SlotSet| match layout_of(array, &[]) {
+    assemble(candidates, options, &survives).map_err(Error::from)
+}
+
+/// True if all data of `array` can be served without the `missing` slots.
+pub fn survives(array: &ArrayRecord, missing: &SlotSet) -> bool {
+    match layout_of(array, &[]) {
         Ok(layout) => layout.survives(missing),
         Err(_) => {
             let all = (0..array.slots).map(Slot);
             let present: SlotSet = all.filter(|slot| !missing.contains(*slot)).collect();
             enough(array.level, array.layout, array.slots, &present)
         }
-    };
-    assemble(candidates, options, &survives).map_err(Error::from)
+    }
 }
 
 /// The layout of `array`; `lens` are the data lengths of its members by slot, which only the

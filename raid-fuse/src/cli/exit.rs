@@ -6,7 +6,7 @@
 //! | 1 | failed; for `status`: degraded |
 //! | 2 | too few members to serve the data |
 //! | 3 | members are missing and `--degraded` was not given |
-//! | 4 | something would be overwritten or misused: needs `--force` or another name |
+//! | 4 | something would be overwritten or misused: needs `--force` or another name; for `status`: it could not be found out |
 //! | 5 | somebody else holds a member or the mount point |
 //! | 64 | the command line makes no sense |
 
@@ -17,6 +17,8 @@ use std::process::ExitCode;
 pub const DEGRADED: u8 = 1;
 /// Too few members to serve the data.
 pub const DEAD: u8 = 2;
+/// `status`: it could not be found out.
+pub const UNKNOWN: u8 = 4;
 
 /// The command line could not be understood, or asks for help.
 pub fn usage(error: &clap::Error) -> ExitCode {

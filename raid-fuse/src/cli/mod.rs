@@ -3,7 +3,16 @@
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
 //! [`Command`] and its line in [`run`].
 
+mod create;
+mod examine;
 mod exit;
+mod members;
+mod mount;
+mod out;
+pub mod size;
+pub mod start;
+mod status;
+mod unmount;
 
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;
@@ -18,7 +27,19 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Make a new array of files or disks
+    Create(create::Args),
+    /// Show the superblocks of members, right or wrong
+    Examine(examine::Args),
+    /// Serve an array as a file in a directory
+    Mount(mount::Args),
+    /// Tell how an array does
+    Status(status::Args),
+    /// Take a mount down, when everything is on the members
+    #[command(alias = "umount")]
+    Unmount(unmount::Args),
+}
 
 /// Parses the arguments, runs the command, prints an error once, and says how it ended.
 pub fn main() -> ExitCode {
@@ -30,5 +51,22 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
-    match command {}
+    match command {
+        Command::Create(args) => create::run(&args),
+        Command::Examine(args) => examine::run(&args),
+        Command::Mount(args) => mount::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Unmount(args) => unmount::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_make_sense() {
+        Cli::command().debug_assert();
+    }
 }

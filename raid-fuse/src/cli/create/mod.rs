@@ -1,0 +1,296 @@
+//! `create`: a new array, planned whole and checked before the first byte is written.
+
+use super::start::parse_uuid;
+use super::{members, out, size};
+use clap::builder::NonEmptyStringValueParser;
+use raid_core::assembly::{self, Content};
+use raid_core::device::{OpenOptions, Shared};
+use raid_core::error::{Error, ErrorKind, Result};
+use raid_core::layout::{self, Level};
+use raid_core::meta::create::{Creation, NewBitmap, NewMember, Request, create};
+use raid_core::meta::{self, Format, uuid};
+use raid_core::units::Sectors;
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+mod text;
+
+pub use text::md as describe;
+
+/// The word for a slot without a member.
+const MISSING: &str = "missing";
+
+const EXAMPLES: &str = "\
+Options are those of mdadm. Sizes take K, M, G and T (powers of 1024); --chunk, --size and
+--data-offset are in KiB if bare. All members are checked before the first byte is written.
+
+Examples:
+  truncate -s 64M d0.img d1.img d2.img d3.img
+  raid-fuse create -l 5 -n 4 -c 64 d0.img d1.img d2.img d3.img
+  raid-fuse create -l 10 -n 4 -p f2 d0.img d1.img d2.img d3.img
+  raid-fuse create -l 1 -n 2 d0.img missing
+  raid-fuse create -l 6 -n 5 --dry-run d?.img      (shows the plan and writes nothing)";
+
+/// Arguments of `create`.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The members by slot: files, block devices, or the word `missing`
+    #[arg(required = true, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    members: Vec<String>,
+    /// linear, 0, 1, 4, 5, 6 or 10; also raid5, stripe, mirror
+    #[arg(long, short, value_parser = parse_level)]
+    level: &'static Level,
+    /// Number of members, missing ones included
+    #[arg(long, short = 'n', value_name = "N")]
+    raid_devices: u16,
+    /// Chunk: 64 or 64K [default: 512K]
+    #[arg(long, short, value_name = "SIZE", value_parser = size::kib)]
+    chunk: Option<Sectors>,
+    /// left-symmetric, ls, ra, ...; RAID 10: n2, f2, o2; RAID 0: original, alternate
+    #[arg(long, short = 'p', alias = "parity")]
+    layout: Option<String>,
+    /// Metadata: 1.0 (at the end), 1.1 (at the start), 1.2 (4K from the start)
+    #[arg(long, short = 'e', default_value = "1.2", value_parser = parse_format)]
+    metadata: &'static Format,
+    /// Use only so much of each member [default: as much as fits]
+    #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
+    size: Option<Size>,
+    /// Where data begin on each member [default: mdadm's choice]
+    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    data_offset: Option<Sectors>,
+    /// The array's name, at most 32 bytes
+    #[arg(long, short = 'N', default_value = "", hide_default_value = true)]
+    name: String,
+    /// The host to put before the name
+    #[arg(long, value_name = "HOST")]
+    homehost: Option<String>,
+    /// Id of the array [default: random]
+    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Id of a member; once for each that is not missing [default: random]
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    device_uuid: Vec<[u8; 16]>,
+    /// Creation time in seconds since 1970 [default: now]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..1 << 40))]
+    ctime: Option<u64>,
+    /// The redundancy is right already: no resync
+    #[arg(long)]
+    assume_clean: bool,
+    /// Write-intent bitmap: internal or none
+    #[arg(long, short, default_value = "none", value_parser = parse_bitmap)]
+    bitmap: Bitmap,
+    /// What one bit of the bitmap stands for [default: 64M, or more for large members]
+    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    bitmap_chunk: Option<Sectors>,
+    /// Slots of members to read from only if nothing else has the data
+    #[arg(long, short = 'W', value_name = "SLOT", value_delimiter = ',')]
+    write_mostly: Vec<u16>,
+    /// Overwrite what is there; accept an array of one member
+    #[arg(long, short)]
+    force: bool,
+    /// Show what would be made, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A member size as typed.
+#[derive(Clone, Copy)]
+enum Size {
+    Max,
+    Exactly(Sectors),
+}
+
+/// A bitmap as typed.
+#[derive(Clone, Copy, PartialEq)]
+enum Bitmap {
+    None,
+    Internal,
+}
+
+type Parsed<T> = std::result::Result<T, String>;
+
+fn parse_level(text: &str) -> Parsed<&'static Level> {
+    layout::level_by_name(text).map_err(|error| error.to_string())
+}
+
+fn parse_format(text: &str) -> Parsed<&'static Format> {
+    let name = if matches!(text, "1" | "default") { "1.2" } else { text };
+    meta::format(name).map_err(|error| error.to_string())
+}
+
+fn parse_size(text: &str) -> Parsed<Size> {
+    match text {
+        "max" => Ok(Size::Max),
+        _ => size::kib(text).map(Size::Exactly),
+    }
+}
+
+fn parse_bitmap(text: &str) -> Parsed<Bitmap> {
+    match text {
+        "none" => Ok(Bitmap::None),
+        "internal" => Ok(Bitmap::Internal),
+        _ => Err(format!("found `{text}`, expected internal or none")),
+    }
+}
+
+/// Checks everything, then writes.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    check_words(args)?;
+    let present: Vec<String> =
+        args.members.iter().filter(|member| *member != MISSING).cloned().collect();
+    let open = match args.dry_run {
+        true => OpenOptions::looking(),
+        false => OpenOptions::default(),
+    };
+    let devices = members::open(&present, &open, None)?;
+    check_content(args, &devices)?;
+    let (creation, zeroed) = plan(args, &devices)?;
+    if !args.dry_run {
+        assembly::make(&creation, &devices)?;
+    }
+    out::print(&text::made(args, &creation, zeroed))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can be wrong without looking at a member.
+fn check_words(args: &Args) -> Result<()> {
+    let (given, wanted) = (args.members.len(), usize::from(args.raid_devices));
+    if given != wanted {
+        return Err(Error::invalid(format!(
+            "--raid-devices says {wanted}, but {given} members are given; name all of them, with \
+             the word {MISSING} for those that are not there"
+        )));
+    }
+    if args.level.number == 1 && args.chunk.is_some() {
+        return Err(Error::invalid(
+            "raid1 has no chunks: every member holds all; leave out --chunk",
+        ));
+    }
+    let present = args.members.iter().filter(|member| *member != MISSING).count();
+    if present == 0 {
+        return Err(Error::invalid("all members are missing; give at least one"));
+    }
+    if !args.device_uuid.is_empty() && args.device_uuid.len() != present {
+        return Err(Error::invalid(format!(
+            "--device-uuid is given {} times for {present} members; give one for each, in order",
+            args.device_uuid.len()
+        )));
+    }
+    if let Some(slot) = args.write_mostly.iter().find(|slot| **slot >= args.raid_devices) {
+        return Err(Error::invalid(format!(
+            "--write-mostly {slot} is no slot; the slots are 0 to {}",
+            args.raid_devices.saturating_sub(1)
+        )));
+    }
+    if args.bitmap_chunk.is_some() && args.bitmap == Bitmap::None {
+        return Err(Error::invalid("--bitmap-chunk needs --bitmap=internal"));
+    }
+    Ok(())
+}
+
+/// Nothing that is there is overwritten without the user's word.
+fn check_content(args: &Args, devices: &[Shared]) -> Result<()> {
+    let mut found = Vec::new();
+    for device in devices {
+        let content = assembly::content(&**device)?;
+        if !content.is_empty() {
+            found.push((device.facts().name.clone(), content));
+        }
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false if args.force => {
+            out::note(&text::overwritten(&found));
+            Ok(())
+        }
+        false => Err(Error::new(ErrorKind::Refused, text::in_the_way(&found))),
+    }
+}
+
+/// The plan, and whether all members are known to hold zeros.
+fn plan(args: &Args, devices: &[Shared]) -> Result<(Creation, bool)> {
+    let mut request = request(args, devices)?;
+    // Where the data lie does not depend on what they are.
+    request.zeroed = true;
+    let hopeful = create(&request)?;
+    let planned = hopeful.members.iter().zip(devices);
+    let zeroed = hopeful.array.has_redundancy()
+        && !args.assume_clean
+        && planned
+            .clone()
+            .all(|(member, device)| assembly::data_is_zero(&**device, member.member.data_at));
+    if zeroed {
+        return Ok((hopeful, true));
+    }
+    request.zeroed = false;
+    Ok((create(&request)?, false))
+}
+
+fn request(args: &Args, devices: &[Shared]) -> Result<Request> {
+    let level = args.level;
+    let word = args.layout.as_deref().map(level.parse_layout).transpose()?;
+    let mut ids = args.device_uuid.iter().copied();
+    let mut left = devices.iter();
+    let mut slots = Vec::new();
+    for (slot, member) in args.members.iter().enumerate() {
+        if member == MISSING {
+            slots.push(None);
+            continue;
+        }
+        let device = left.next().expect("every member that is not missing was opened");
+        slots.push(Some(NewMember {
+            sectors: device.facts().sectors,
+            device_uuid: ids.next().map_or_else(random_id, Ok)?,
+            write_mostly: args.write_mostly.contains(&(slot as u16)),
+            failfast: false,
+        }));
+    }
+    let chunk_bytes = args.bitmap_chunk.map(|chunk| {
+        u32::try_from(chunk.bytes()).ok().filter(|bytes| bytes.is_power_of_two()).ok_or_else(|| {
+            Error::invalid("--bitmap-chunk must be a power of two below 4G, as in 64M")
+        })
+    });
+    let bitmap = NewBitmap { chunk_bytes: chunk_bytes.transpose()? };
+    Ok(Request {
+        format: args.metadata,
+        level: level.number,
+        layout: word,
+        chunk: args.chunk,
+        members: slots,
+        name: args.name.clone().into_bytes(),
+        homehost: args.homehost.clone().map(String::into_bytes),
+        uuid: args.uuid.map_or_else(random_id, Ok)?,
+        ctime: args.ctime.unwrap_or_else(now),
+        size: match args.size {
+            Some(Size::Exactly(size)) => Some(size),
+            Some(Size::Max) | None => None,
+        },
+        data_at: args.data_offset,
+        assume_clean: args.assume_clean,
+        zeroed: false,
+        bitmap: (args.bitmap == Bitmap::Internal).then_some(bitmap),
+        force: args.force,
+    })
+}
+
+/// A random id, of the kernel's generator.
+fn random_id() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
+    read.map_err(|error| Error::io("/dev/urandom, for a new id", error))?;
+    Ok(id)
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Only for the texts.
+fn id_text(id: &[u8; 16]) -> String {
+    uuid::to_text(id)
+}
+
+type Found = Vec<(String, Content)>;

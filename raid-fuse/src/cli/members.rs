@@ -1,0 +1,134 @@
+//! Members as they are typed: opened, each once, and looked at.
+
+use super::out;
+use crate::mountpoint;
+use crate::rundir;
+use raid_core::assembly;
+use raid_core::device::file::{Direct, identity_of};
+use raid_core::device::{self, OpenOptions, Shared, cow::CowDevice};
+use raid_core::error::{Error, ErrorKind, Result};
+use raid_core::meta::assemble::Candidate;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Opens all of `specs`; nothing stays open if one cannot be.
+pub fn open(
+    specs: &[String],
+    options: &OpenOptions,
+    overlay: Option<&Path>,
+) -> Result<Vec<Shared>> {
+    refuse_twice(specs)?;
+    let open = |spec: &String| {
+        let opened = device::open(spec, options).and_then(|base| over(base, overlay));
+        opened.map_err(|error| name_holder(spec, error))
+    };
+    specs.iter().map(open).collect()
+}
+
+/// Opens one for a look, also if it is in use.
+pub fn look(spec: &str) -> Result<Shared> {
+    device::open(spec, &OpenOptions::looking())
+}
+
+/// How members are opened to be served from.
+pub fn options(read_only: bool, direct: Direct) -> OpenOptions {
+    OpenOptions { read_only, direct, lock: true }
+}
+
+fn over(base: Shared, overlay: Option<&Path>) -> Result<Shared> {
+    match overlay {
+        None => Ok(base),
+        Some(dir) => Ok(Arc::new(CowDevice::open(base, dir, false)?)),
+    }
+}
+
+/// Looks at every device. One whose superblocks cannot be read is no member, and is told of.
+pub fn examine(devices: &[Shared]) -> Vec<Candidate> {
+    let look = |device: &Shared| match assembly::examine(&**device) {
+        Ok(candidate) => candidate,
+        Err(error) => {
+            out::note(&format!("{error}; it is left out"));
+            let facts = device.facts();
+            let (name, sectors) = (facts.name.clone(), facts.sectors);
+            Candidate { name, sectors, sightings: Vec::new() }
+        }
+    };
+    devices.iter().map(look).collect()
+}
+
+/// The same storage under two names would be two members of one array.
+fn refuse_twice(specs: &[String]) -> Result<()> {
+    let identities: Vec<_> = specs.iter().map(|spec| identity_of(Path::new(spec)).ok()).collect();
+    for (index, identity) in identities.iter().enumerate() {
+        let twin = identity.and_then(|_| identities[..index].iter().position(|i| i == identity));
+        if let Some(twin) = twin {
+            let (first, second) = (&specs[twin], &specs[index]);
+            let text = match first == second {
+                true => format!("{first} is given twice; give each member once"),
+                false => format!("{first} and {second} are the same; give each member once"),
+            };
+            return Err(Error::invalid(text));
+        }
+    }
+    Ok(())
+}
+
+/// A member in use: by which mount, if it is one of ours.
+fn name_holder(spec: &str, error: Error) -> Error {
+    let identity = identity_of(Path::new(spec)).ok();
+    if error.kind != ErrorKind::Busy || identity.is_none() {
+        return error;
+    }
+    let holds = |path: &PathBuf| identity_of(path).ok() == identity;
+    match rundir::list().into_iter().find(|record| record.members.iter().any(holds)) {
+        None => error,
+        Some(record) => {
+            let shown = record.mountpoint.display();
+            Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "{spec} is a member of the array that is mounted on {shown}; \
+                     take it down first: raid-fuse unmount {shown}"
+                ),
+            )
+        }
+    }
+}
+
+/// Absolute paths of members, for those who look for the mount later.
+pub fn paths(specs: &[String]) -> Vec<PathBuf> {
+    let path = |spec: &String| {
+        let path = Path::new(spec.strip_prefix("file:").unwrap_or(spec));
+        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+    };
+    specs.iter().map(path).collect()
+}
+
+/// Words for a shell line: those that need quotes get them.
+pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "_-./:,+@=%".contains(c);
+    let quote = |word: &str| match !word.is_empty() && word.chars().all(safe) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.into_iter().map(quote).collect::<Vec<String>>().join(" ")
+}
+
+/// True if `path` is a directory, or a mount whose daemon died.
+pub fn is_mountpoint_like(path: &str) -> bool {
+    match std::fs::metadata(path) {
+        Ok(meta) => meta.is_dir(),
+        Err(error) => mountpoint::is_dead(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_words_back() {
+        let words = ["a.img", "my disk", "it's", "", "cow:dir=x+y"];
+        assert_eq!(quoted(words), r"a.img 'my disk' 'it'\''s' '' cow:dir=x+y");
+    }
+}

@@ -1,0 +1,95 @@
+//! An array for people, in the words and the order of `mdadm --detail`.
+
+use super::{Member, Report};
+use crate::cli::size;
+use raid_core::meta::time;
+use raid_core::units::Sectors;
+use std::fmt::Write;
+
+/// The text; `what` is the mount point or the members that were looked at.
+pub fn text(report: &Report, what: &str) -> String {
+    let mut text = format!("{what}:\n");
+    let mut line = |label: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = match label.is_empty() {
+            true => writeln!(text),
+            false => writeln!(text, "{label:>18} : {value}"),
+        };
+    };
+    geometry(report, &mut line);
+    line("", "");
+    state(report, &mut line);
+    line("", "");
+    identity(report, &mut line);
+    text.push_str("\n    Number   RaidDevice State\n");
+    report.members.iter().for_each(|member| text.push_str(&row(member)));
+    for warning in &report.warnings {
+        text.push_str(&format!("\n  note: {warning}\n"));
+    }
+    text
+}
+
+fn geometry(report: &Report, line: &mut dyn FnMut(&str, &str)) {
+    line("Version", &report.metadata);
+    line("Creation Time", &time::to_text(report.created_seconds));
+    line("Raid Level", &report.level);
+    match report.size_bytes {
+        Some(bytes) => line("Array Size", &kib(bytes)),
+        None => line("Array Size", "unknown: it depends on members that are missing"),
+    }
+    if let Some(bytes) = report.component_bytes {
+        line("Used Dev Size", &kib(bytes));
+    }
+    line("Raid Devices", &report.slots.to_string());
+    let there = report.members.iter().filter(|member| member.path.is_some()).count();
+    line("Total Devices", &there.to_string());
+}
+
+fn state(report: &Report, line: &mut dyn FnMut(&str, &str)) {
+    line("Update Time", &time::to_text(report.updated_seconds));
+    line("State", &report.state);
+    line("Active Devices", &report.active.to_string());
+    line("Working Devices", &report.working.to_string());
+    line("Failed Devices", &report.failed.to_string());
+    let spares = report.members.iter().filter(|member| member.slot.is_none()).count();
+    line("Spare Devices", &spares.to_string());
+    if let Some(resync) = report.resync.filter(|resync| resync.running) {
+        let percent = resync.done_bytes * 100 / resync.total_bytes.max(1);
+        line("Resync Status", &format!("{percent}% complete"));
+    }
+}
+
+fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
+    if let Some(layout) = &report.layout {
+        line("Layout", layout);
+    }
+    let label = if report.level_number == -1 { "Rounding" } else { "Chunk Size" };
+    if report.chunk_bytes > 0 {
+        line(label, &size::exact(Sectors::floor_bytes(report.chunk_bytes)));
+    }
+    if (1..=10).contains(&report.level_number) {
+        let policy = if report.bitmap.is_some() { "bitmap" } else { "resync" };
+        line("Consistency Policy", policy);
+    }
+    line("Name", &report.name);
+    line("UUID", &report.uuid);
+    line("Events", &report.events.to_string());
+}
+
+fn row(member: &Member) -> String {
+    let number = member.number.map_or("-".into(), |number| number.to_string());
+    let slot = member.slot.map_or("-".into(), |slot| slot.to_string());
+    let extra = if member.write_mostly { " writemostly" } else { "" };
+    let errors = match member.errors {
+        0 => String::new(),
+        n => format!("   ({n} errors)"),
+    };
+    let path = member.path.as_deref().unwrap_or_default();
+    let text = format!("{number:>8} {slot:>9}      {}{extra}   {path}{errors}", member.state);
+    format!("{}\n", text.trim_end())
+}
+
+/// `14336 (14.0 MiB (14.7 MB))`, in KiB first, as mdadm.
+fn kib(bytes: u64) -> String {
+    format!("{} ({})", bytes >> 10, size::human(bytes).replace(" (", " ").replace(')', ""))
+}

@@ -1,0 +1,234 @@
+//! Making a [`Report`]: from a running array, or from superblocks alone.
+
+use super::{Bitmap, Health, IN_SYNC, Member, Report, Resync};
+use raid_core::assembly::{layout_of, survives};
+use raid_core::engine::{State, Status};
+use raid_core::layout;
+use raid_core::meta::assemble::{Assembly, Candidate, Fate, SeatState};
+use raid_core::meta::examine::layout_name;
+use raid_core::meta::record::{ArrayRecord, MemberRecord};
+use raid_core::meta::{md_bitmap, time, uuid};
+use raid_core::units::{Sectors, Slot, SlotSet};
+
+/// What a running array does not say itself.
+#[derive(Clone, Debug, Default)]
+pub struct Background {
+    /// Name of the metadata format.
+    pub metadata: String,
+    /// The bitmap as it was at the start.
+    pub bitmap: Option<Bitmap>,
+    /// What was told at the start.
+    pub warnings: Vec<String>,
+}
+
+/// The report of a running array. `speed` is that of its resync, in stripes a second.
+pub fn live(status: &Status, background: &Background, dead: bool, speed: f64) -> Report {
+    let members: Vec<Member> =
+        status.members.iter().enumerate().map(|(slot, member)| seated(slot, member)).collect();
+    let health = match (dead, status.degraded.is_empty()) {
+        (true, _) => Health::Dead,
+        (false, false) => Health::Degraded,
+        (false, true) => Health::Ok,
+    };
+    let resync = match status.resync {
+        Some((done, total)) => Some(progress(&status.array, status, done, total, speed)),
+        None if status.unsynced => {
+            let total = status.array.component.bytes();
+            Some(Resync { running: false, done_bytes: 0, total_bytes: total, speed_bytes: 0 })
+        }
+        None => None,
+    };
+    let failed = status.members.iter().flatten().filter(|m| m.state == State::Failed).count();
+    let rebuilding = members.iter().any(|member| member.state == REBUILDING);
+    let counters = status.stats.rows().into_iter().map(|(key, value)| (key.into(), value.into()));
+    let mut report = describe(&status.array, members);
+    report.health = health;
+    report.running = true;
+    report.read_only = status.read_only;
+    report.size_bytes = Some(status.shape.size.bytes());
+    report.failed = failed as u16;
+    report.metadata.clone_from(&background.metadata);
+    report.bitmap.clone_from(&background.bitmap);
+    report.warnings.clone_from(&background.warnings);
+    report.resync = resync;
+    report.counters = counters.collect();
+    report.state = words(&report, status.dirty, rebuilding);
+    report
+}
+
+/// The report of an array that is not running.
+pub fn offline(assembly: &Assembly, candidates: &[Candidate]) -> Report {
+    let mut members: Vec<Member> = Vec::new();
+    let mut unusable = SlotSet::new();
+    for (slot, seat) in assembly.seats.iter().enumerate() {
+        let mut member = vacant(slot);
+        if let Some(seat) = seat {
+            member = present(&seat.name, &seat.member);
+            member.slot = Some(slot as u16);
+            member.state = match seat.state {
+                SeatState::InSync => IN_SYNC.into(),
+                SeatState::Recovering(_) => REBUILDING.into(),
+            };
+        }
+        if member.state != IN_SYNC {
+            unusable.insert(Slot(slot as u16));
+        }
+        members.push(member);
+    }
+    members.extend(assembly.spares.iter().map(|&index| Member {
+        path: Some(candidates[index].name.clone()),
+        state: "spare".into(),
+        ..nobody()
+    }));
+    let rebuilding = members.iter().any(|member| member.state == REBUILDING);
+    let mut report = describe(&assembly.array, members);
+    report.health = match (unusable.is_empty(), survives(&assembly.array, &unusable)) {
+        (true, _) => Health::Ok,
+        (false, true) => Health::Degraded,
+        (false, false) => Health::Dead,
+    };
+    let lens: Vec<Sectors> = crate::cli::start::lens(assembly);
+    let whole = report.component_bytes.is_some() || report.health == Health::Ok;
+    let layout = layout_of(&assembly.array, &lens).ok().filter(|_| whole);
+    report.size_bytes = layout.map(|layout| layout.shape().size.bytes());
+    report.metadata = assembly.format.name.into();
+    report.resync = assembly.array.resync.map(|at| Resync {
+        running: false,
+        done_bytes: at.bytes(),
+        total_bytes: assembly.array.component.bytes(),
+        speed_bytes: 0,
+    });
+    report.warnings.clone_from(&assembly.warnings);
+    let left_out = assembly.verdicts.iter().filter(|verdict| verdict.fate == Fate::Out);
+    report.warnings.extend(left_out.map(ToString::to_string));
+    report.state = words(&report, assembly.dirty, rebuilding);
+    report
+}
+
+/// The bitmap whose superblock is in `head`.
+pub fn bitmap(head: &[u8], array: &ArrayRecord) -> Option<Bitmap> {
+    let bitmap = md_bitmap::parse(head, &array.uuid).ok()?;
+    Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits() })
+}
+
+const REBUILDING: &str = "spare rebuilding";
+
+/// mdadm's words; `clean` never stands for an array that is not whole.
+fn words(report: &Report, dirty: bool, rebuilding: bool) -> String {
+    let mut words = vec![match (dirty, report.running) {
+        (false, _) => "clean",
+        (true, true) => "active",
+        (true, false) => "dirty",
+    }];
+    match report.health {
+        Health::Ok => {}
+        Health::Degraded => words.push("degraded"),
+        Health::Dead => words = vec!["FAILED"],
+    }
+    match report.resync {
+        Some(Resync { running: true, .. }) => words.push("resyncing"),
+        Some(_) => words.push("resync needed"),
+        None => {}
+    }
+    if rebuilding {
+        words.push("recovering");
+    }
+    if report.read_only {
+        words.push("read-only");
+    }
+    words.join(", ")
+}
+
+fn progress(array: &ArrayRecord, status: &Status, done: u64, total: u64, speed: f64) -> Resync {
+    let whole = match array.level {
+        10 => status.shape.size.bytes(),
+        _ => array.component.bytes(),
+    };
+    let share = |stripes: f64| match total {
+        0 => 0,
+        _ => (whole as f64 * stripes / total as f64) as u64,
+    };
+    Resync {
+        running: true,
+        done_bytes: share(done as f64).min(whole),
+        total_bytes: whole,
+        speed_bytes: share(speed),
+    }
+}
+
+/// What the array record alone says.
+fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
+    let level = layout::level_by_number(array.level);
+    let count = |test: &dyn Fn(&Member) -> bool| members.iter().filter(|m| test(m)).count() as u16;
+    Report {
+        uuid: uuid::to_text(&array.uuid),
+        name: String::from_utf8_lossy(&array.name).into_owned(),
+        health: Health::Ok,
+        state: String::new(),
+        running: false,
+        read_only: false,
+        level: level.map_or(format!("level {}", array.level), |level| level.name.into()),
+        level_number: array.level,
+        layout: layout_name(array.level, array.layout),
+        layout_number: array.layout,
+        metadata: String::new(),
+        chunk_bytes: array.chunk.bytes(),
+        size_bytes: None,
+        component_bytes: (!array.component.is_empty()).then(|| array.component.bytes()),
+        slots: array.slots,
+        active: count(&|member| member.state == IN_SYNC),
+        working: count(&|member| member.path.is_some() && member.state != "faulty"),
+        failed: 0,
+        created_seconds: time::seconds(array.ctime),
+        updated_seconds: time::seconds(array.utime),
+        events: array.events,
+        bitmap: None,
+        resync: None,
+        members,
+        counters: serde_json::Map::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn seated(slot: usize, member: &Option<raid_core::engine::Member>) -> Member {
+    let Some(member) = member else { return vacant(slot) };
+    let state = match member.state {
+        State::InSync => IN_SYNC,
+        State::Recovering(_) => REBUILDING,
+        State::Failed => "faulty",
+    };
+    Member {
+        slot: Some(slot as u16),
+        state: state.into(),
+        errors: member.errors,
+        ..present(&member.name, &member.record)
+    }
+}
+
+fn present(name: &str, record: &MemberRecord) -> Member {
+    Member {
+        path: Some(name.into()),
+        number: Some(record.number),
+        write_mostly: record.write_mostly,
+        device_uuid: Some(uuid::to_text(&record.device_uuid)),
+        data_offset_bytes: Some(record.data_at.bytes()),
+        ..nobody()
+    }
+}
+
+fn vacant(slot: usize) -> Member {
+    Member { slot: Some(slot as u16), state: "removed".into(), ..nobody() }
+}
+
+fn nobody() -> Member {
+    Member {
+        slot: None,
+        path: None,
+        number: None,
+        state: String::new(),
+        write_mostly: false,
+        device_uuid: None,
+        data_offset_bytes: None,
+        errors: 0,
+    }
+}

@@ -1,0 +1,113 @@
+//! A running array as a volume: its bytes, and the texts that tell how it does.
+
+use crate::export::Volume;
+use crate::report::make::{self, Background};
+use crate::report::{Report, detail, mdstat};
+use parking_lot::Mutex;
+use raid_core::buf::Buf;
+use raid_core::driver::Array;
+use raid_core::engine::Status;
+use raid_core::error::Result;
+use raid_core::meta::assemble::Assembly;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The array's state as the kernel's `/proc/mdstat` would show it.
+pub const MDSTAT: &str = "mdstat";
+/// The same as `mdadm --detail` would.
+pub const DETAIL: &str = "detail";
+/// The same for programs.
+pub const STATUS: &str = "status.json";
+
+/// An array with what is told of it.
+pub struct ArrayVolume {
+    array: Arc<Array>,
+    size: u64,
+    read_only: bool,
+    background: Background,
+    resync: Mutex<Option<Pace>>,
+}
+
+/// When a resync was first seen, and how far it was.
+#[derive(Clone, Copy)]
+struct Pace {
+    since: Instant,
+    done: u64,
+}
+
+impl ArrayVolume {
+    /// The volume of a started array.
+    pub fn new(array: Arc<Array>, assembly: &Assembly) -> ArrayVolume {
+        let status = array.status();
+        let head = status.members.iter().flatten().find_map(|member| member.bitmap.as_deref());
+        let background = Background {
+            metadata: assembly.format.name.into(),
+            bitmap: head.and_then(|head| make::bitmap(head, &status.array)),
+            warnings: assembly.warnings.clone(),
+        };
+        ArrayVolume {
+            size: array.size(),
+            read_only: status.read_only,
+            array,
+            background,
+            resync: Mutex::new(None),
+        }
+    }
+
+    /// The array at this moment.
+    pub fn report(&self) -> Report {
+        let status = self.array.status();
+        let dead = status.broken || !self.array.layout().survives(&status.degraded);
+        make::live(&status, &self.background, dead, self.speed(&status))
+    }
+
+    /// Stripes a second since the resync that runs was first seen.
+    fn speed(&self, status: &Status) -> f64 {
+        let mut pace = self.resync.lock();
+        let Some((done, _)) = status.resync else {
+            *pace = None;
+            return 0.0;
+        };
+        let now = Instant::now();
+        let known = pace.filter(|pace| pace.done <= done);
+        let first = *pace.insert(known.unwrap_or(Pace { since: now, done }));
+        let seconds = (now - first.since).as_secs_f64();
+        if seconds > 0.0 { (done - first.done) as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl Volume for ArrayVolume {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn buffer(&self, len: usize) -> Buf {
+        self.array.pool().take(len)
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        self.array.read(at, buf)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> Result<()> {
+        self.array.write(at, data)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.array.flush()
+    }
+
+    fn texts(&self) -> Vec<(&'static str, String)> {
+        let report = self.report();
+        let title = if report.name.is_empty() { &report.uuid } else { &report.name };
+        vec![
+            (MDSTAT, mdstat::text(&report)),
+            (DETAIL, detail::text(&report, title)),
+            (STATUS, report.json()),
+        ]
+    }
+}
