@@ -5,6 +5,13 @@
 
 mod exit;
 
+mod amount;
+mod geometry;
+mod layout;
+mod map;
+mod meaning;
+mod print;
+
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;
 use std::process::ExitCode;
@@ -18,7 +25,11 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    #[command(visible_alias = "show")]
+    Layout(layout::Args),
+    Map(map::Args),
+}
 
 /// Parses the arguments, runs the command, prints an error once, and says how it ended.
 pub fn main() -> ExitCode {
@@ -30,5 +41,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
-    match command {}
+    match command {
+        Command::Layout(args) => layout::run(&args),
+        Command::Map(args) => map::run(&args),
+    }
 }
