@@ -25,6 +25,7 @@ const FAR_ROWS_ASSUMED: u64 = 4;
 /// A geometry, in mdadm's letters or from members.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Geometry")]
+#[group(skip)]
 pub struct Args {
     /// Level: linear, 0, 1, 4, 5, 6, 10 (or raid5, stripe, mirror ...)
     #[arg(short, long, value_name = "LEVEL", allow_hyphen_values = true)]

@@ -27,9 +27,6 @@ Examples:
   raid-fuse layout -l6 -n6 --missing 1,3 --svg raid6.svg
   raid-fuse layout --from d0.img")]
 pub struct Args {
-    #[command(flatten)]
-    geometry: geometry::Args,
-
     /// Rows to draw of each section [default: enough to see one rotation]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     rows: u64,
@@ -57,6 +54,9 @@ pub struct Args {
     /// Columns of text after which members go into another block; 0 for never
     #[arg(long, value_name = "COLUMNS", default_value_t = 160)]
     width: usize,
+
+    #[command(flatten)]
+    geometry: geometry::Args,
 }
 
 /// Draws.

@@ -30,9 +30,6 @@ Examples:
   raid-fuse map -l5 -n4 -c64 1234567 --explain   the arithmetic
   raid-fuse map -l5 -n4 -c64 --member 1 448135   what is there on member 1")]
 pub struct Args {
-    #[command(flatten)]
-    geometry: geometry::Args,
-
     /// Where in the array, or with --member on that member; without it: a table
     #[arg(value_name = "OFFSET")]
     offset: Vec<String>,
@@ -52,6 +49,9 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    geometry: geometry::Args,
 }
 
 /// Maps.
