@@ -14,6 +14,13 @@ pub mod start;
 mod status;
 mod unmount;
 
+mod amount;
+mod geometry;
+mod layout;
+mod map;
+mod meaning;
+mod print;
+
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;
 use std::process::ExitCode;
@@ -39,6 +46,9 @@ enum Command {
     /// Take a mount down, when everything is on the members
     #[command(alias = "umount")]
     Unmount(unmount::Args),
+    #[command(visible_alias = "show")]
+    Layout(layout::Args),
+    Map(map::Args),
 }
 
 /// Parses the arguments, runs the command, prints an error once, and says how it ended.
@@ -57,6 +67,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Mount(args) => mount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Unmount(args) => unmount::run(&args),
+        Command::Layout(args) => layout::run(&args),
+        Command::Map(args) => map::run(&args),
     }
 }
 

@@ -1,0 +1,305 @@
+//! `raid-fuse map`: from a byte of the array to the members and back, with the arithmetic.
+
+use super::geometry::{self, Geometry, counts_chunks};
+use super::print;
+use raid_core::error::{Error, Result};
+use raid_core::layout::explain::{
+    Explanation, Origin, Owner, Place, array_offset, member_offset, role_name,
+};
+use raid_core::layout::{Code, Role};
+use raid_core::units::{Sectors, Slot};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// Chunks in a table, if nobody says how many.
+const TABLE_CHUNKS: u64 = 24;
+
+/// Most chunks in a table.
+const TABLE_MAX: u64 = 100_000;
+
+/// Say where a byte of the array is on the members, or the other way round
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+A place is written (slot,row); a row is one chunk high. OFFSET is bytes, or 12c (chunks),
+100s (sectors), 64K, 8M. On members it counts from where their data begins.
+
+Examples:
+  raid-fuse map -l10 -pf2 -n3 -c64 -z8c          a table of the first chunks
+  raid-fuse map -l10 -pf2 -n3 -c64 -z8c 1c       one chunk
+  raid-fuse map -l5 -n4 -c64 1234567 --explain   the arithmetic
+  raid-fuse map -l5 -n4 -c64 --member 1 448135   what is there on member 1")]
+pub struct Args {
+    /// Where in the array, or with --member on that member; without it: a table
+    #[arg(value_name = "OFFSET")]
+    offset: Vec<String>,
+
+    /// OFFSET is on the member in this slot
+    #[arg(long, value_name = "SLOT", requires = "offset")]
+    member: Option<u16>,
+
+    /// Print the arithmetic, step by step
+    #[arg(long, requires = "offset")]
+    explain: bool,
+
+    /// Chunks in the table
+    #[arg(long, value_name = "N", default_value_t = TABLE_CHUNKS)]
+    chunks: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    geometry: geometry::Args,
+}
+
+/// Maps.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let geometry = args.geometry.build()?;
+    let answers = answers(args, &geometry)?;
+    if args.json {
+        let answers: Vec<Value> = answers.iter().map(|a| a.json(&geometry)).collect();
+        print::json(&json!({ "geometry": geometry.json(), "answers": answers }))?;
+    } else {
+        print::text(&to_text(args, &geometry, &answers))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer to one offset.
+enum Answer {
+    Array(Explanation),
+    Member(Origin),
+}
+
+fn answers(args: &Args, geometry: &Geometry) -> Result<Vec<Answer>> {
+    if args.offset.is_empty() {
+        return table(args, geometry);
+    }
+    let layout = &*geometry.layout;
+    let answer = |text: &String| {
+        let offset = geometry.offset("OFFSET", text)?;
+        match args.member {
+            Some(slot) => member_offset(layout, Slot(slot), offset).map(Answer::Member),
+            None => array_offset(layout, offset).map(Answer::Array),
+        }
+        .map_err(|error| hinted(geometry, error))
+    };
+    args.offset.iter().map(answer).collect()
+}
+
+/// The first chunks of the array.
+fn table(args: &Args, geometry: &Geometry) -> Result<Vec<Answer>> {
+    if args.chunks > TABLE_MAX {
+        return Err(Error::invalid(format!("--chunks: at most {TABLE_MAX} are listed")));
+    }
+    let shape = geometry.layout.shape();
+    let chunk = geometry.chunk();
+    let count = shape.size.0.div_ceil(chunk.0).min(args.chunks);
+    (0..count)
+        .map(|n| array_offset(&*geometry.layout, chunk.times(n).bytes()).map(Answer::Array))
+        .collect()
+}
+
+/// `error`, and that the size of members was only assumed if it was.
+pub fn hinted(geometry: &Geometry, error: Error) -> Error {
+    match geometry.assumed {
+        true => Error::new(error.kind, format!("{error}; {}", geometry.note().trim_end())),
+        false => error,
+    }
+}
+
+fn to_text(args: &Args, geometry: &Geometry, answers: &[Answer]) -> String {
+    let mut out = format!("{}\n{}", geometry.title(), geometry.note());
+    if args.offset.is_empty() {
+        let word = if counts_chunks(&*geometry.layout) { "chunk" } else { "piece of 64 KiB" };
+        let _ = writeln!(out, "{word}->(slot,row) of each place; bytes on the members\n");
+        out += &table_text(geometry, answers);
+        let listed = geometry.chunk().times(answers.len() as u64);
+        if let Some(rest) = geometry.layout.shape().size.checked_sub(listed) {
+            let more = rest.0.div_ceil(geometry.chunk().0);
+            if more > 0 {
+                let _ = writeln!(out, "... and {more} more: --chunks N lists N");
+            }
+        }
+        return out;
+    }
+    for answer in answers {
+        out.push('\n');
+        match answer {
+            Answer::Array(explanation) => array_text(geometry, explanation, &mut out),
+            Answer::Member(origin) => member_text(geometry, origin, &mut out),
+        }
+        for step in answer.steps().iter().filter(|_| args.explain) {
+            let _ = writeln!(out, "  {step}");
+        }
+    }
+    out
+}
+
+/// One line a chunk, with the bytes of each place in a column of its own.
+fn table_text(geometry: &Geometry, answers: &[Answer]) -> String {
+    let lines = answers.iter().filter_map(|answer| match answer {
+        Answer::Array(e) => Some((arrow(geometry, e), bytes(geometry, e))),
+        Answer::Member(_) => None,
+    });
+    let lines: Vec<(String, String)> = lines.collect();
+    let width = lines.iter().map(|(arrow, _)| arrow.len()).max().unwrap_or(0);
+    lines.iter().map(|(arrow, bytes)| format!("{arrow:<width$}  {bytes}\n")).collect()
+}
+
+/// `4->(0,1),(1,5)`; parity behind the data it belongs to: `4->(1,1) P(2,1)`.
+fn arrow(geometry: &Geometry, explanation: &Explanation) -> String {
+    let number = explanation.offset / geometry.chunk().bytes();
+    let places: Vec<String> = data_places(explanation).map(|p| pair(geometry, p)).collect();
+    let mut text = format!("{number}->{}", places.join(","));
+    for place in explanation.places.iter().filter(|p| is_parity(p.role)) {
+        text += &format!(" {}{}", role_name(place.role), pair(geometry, place));
+    }
+    text
+}
+
+fn bytes(geometry: &Geometry, explanation: &Explanation) -> String {
+    let offsets: Vec<String> = match geometry.layout.shape().code {
+        Code::Copy => data_places(explanation).map(|place| place.offset.to_string()).collect(),
+        // Parity is in the same row as its data.
+        _ => data_places(explanation).take(1).map(|place| place.offset.to_string()).collect(),
+    };
+    offsets.join(", ")
+}
+
+fn data_places(explanation: &Explanation) -> impl Iterator<Item = &Place> {
+    explanation.places.iter().filter(|place| !is_parity(place.role))
+}
+
+fn is_parity(role: Role) -> bool {
+    matches!(role, Role::P | Role::Q)
+}
+
+fn pair(geometry: &Geometry, place: &Place) -> String {
+    format!("({},{})", place.slot, row(geometry, place.offset))
+}
+
+fn row(geometry: &Geometry, offset: u64) -> u64 {
+    offset / geometry.chunk().bytes()
+}
+
+fn array_text(geometry: &Geometry, explanation: &Explanation, out: &mut String) {
+    let Explanation { offset, stripe, .. } = explanation;
+    let chunk = geometry.chunk().bytes();
+    let (number, within) = (offset / chunk, offset % chunk);
+    let _ = match counts_chunks(&*geometry.layout) {
+        true => writeln!(
+            out,
+            "byte {offset} of the array: chunk {number}, {within} bytes into it; stripe {}",
+            stripe.0
+        ),
+        false => writeln!(out, "byte {offset} of the array"),
+    };
+    let _ = writeln!(out, "{}", arrow(geometry, explanation));
+    for place in &explanation.places {
+        let row = row(geometry, place.offset);
+        let Place { slot, offset, .. } = place;
+        let role = role_name(place.role);
+        let _ = write!(out, "  {role:<7} slot {slot}, row {row}: byte {offset} of its data");
+        if geometry.layout.shape().code == Code::PQ && matches!(place.role, Role::Data(_)) {
+            let _ = write!(out, "; 2^{} in Q", place.power);
+        }
+        out.push('\n');
+    }
+}
+
+fn member_text(geometry: &Geometry, origin: &Origin, out: &mut String) {
+    let Origin { slot, offset, .. } = origin;
+    let what = match origin.owner {
+        Owner::Data { offset, copy } => {
+            let chunk = geometry.chunk().bytes();
+            let (number, within) = (offset / chunk, offset % chunk);
+            let of = match counts_chunks(&*geometry.layout) {
+                true => format!(" (chunk {number}, {within} bytes into it)"),
+                false => String::new(),
+            };
+            let copy = if copy == 0 { String::new() } else { format!("copy {copy} of ") };
+            format!("{copy}byte {offset} of the array{of}")
+        }
+        Owner::P | Owner::Q => {
+            let name = if origin.owner == Owner::P { "P" } else { "Q" };
+            let stripe = origin.stripe.map_or(0, |stripe| stripe.0);
+            format!("{name} of stripe {stripe}, {}", stripe_chunks(geometry, stripe))
+        }
+        Owner::Unused => "not used by the array".to_string(),
+    };
+    let row = row(geometry, *offset);
+    let _ = writeln!(out, "byte {offset} of slot {slot} ({slot},{row}): {what}");
+}
+
+/// Which chunks a parity protects.
+fn stripe_chunks(geometry: &Geometry, stripe: u64) -> String {
+    let units = u64::from(geometry.layout.shape().data_units);
+    match units {
+        1 => format!("which holds chunk {stripe}"),
+        _ => format!("which holds chunks {} to {}", stripe * units, (stripe + 1) * units - 1),
+    }
+}
+
+impl Answer {
+    fn steps(&self) -> &[String] {
+        match self {
+            Answer::Array(explanation) => &explanation.steps,
+            Answer::Member(origin) => &origin.steps,
+        }
+    }
+
+    fn json(&self, geometry: &Geometry) -> Value {
+        let chunk = |offset: u64| {
+            counts_chunks(&*geometry.layout).then(|| offset / geometry.chunk().bytes())
+        };
+        match self {
+            Answer::Array(explanation) => json!({
+                "array_offset": explanation.offset,
+                "chunk": chunk(explanation.offset),
+                "stripe": explanation.stripe.0,
+                "places": places_json(geometry, &explanation.places),
+                "steps": explanation.steps,
+            }),
+            Answer::Member(origin) => {
+                let (role, at, copy) = match origin.owner {
+                    Owner::Data { offset, copy } => ("data", Some(offset), Some(copy)),
+                    Owner::P => ("p", None, None),
+                    Owner::Q => ("q", None, None),
+                    Owner::Unused => ("unused", None, None),
+                };
+                json!({
+                    "slot": origin.slot.0,
+                    "row": row(geometry, origin.offset),
+                    "member_offset": origin.offset,
+                    "kind": role,
+                    "array_offset": at,
+                    "chunk": at.and_then(chunk),
+                    "copy": copy,
+                    "stripe": origin.stripe.map(|stripe| stripe.0),
+                    "steps": origin.steps,
+                })
+            }
+        }
+    }
+}
+
+/// Places for programs.
+pub fn places_json(geometry: &Geometry, places: &[Place]) -> Vec<Value> {
+    let place = |place: &Place| {
+        json!({
+            "role": role_name(place.role),
+            "slot": place.slot.0,
+            "row": row(geometry, place.offset),
+            "member_offset": place.offset,
+        })
+    };
+    places.iter().map(place).collect()
+}
+
+/// The whole sectors of `bytes`.
+pub const fn sectors(bytes: u64) -> Sectors {
+    Sectors::floor_bytes(bytes)
+}
