@@ -226,6 +226,7 @@ impl Array {
         self.inner.core.lock().closing = true;
         self.inner.keeper.notify_one();
         keeper.join().map_err(|_| Error::new(ErrorKind::Io, "the keeper thread panicked"))?;
+        self.inner.executor.release();
         result.map(drop)
     }
 }
@@ -238,6 +239,7 @@ impl Drop for Array {
             self.inner.keeper.notify_one();
             // A panic of the keeper has been reported by its own hook.
             drop(keeper.join());
+            self.inner.executor.release();
         }
     }
 }

@@ -84,6 +84,9 @@ pub trait Executor: Send + Sync {
     /// an operation finds out by failing) and returns when all are done. An operation
     /// fails alone: a bad sector under one does not fail another that was joined with it.
     fn run(&self, devices: &[Option<device::Shared>], batch: &mut [MemberIo]) -> Results;
+
+    /// Lets go of all members, so that their locks end with the last descriptor.
+    fn release(&self) {}
 }
 
 /// Does operations one after the other, each with one verb of its device, in the caller's thread.

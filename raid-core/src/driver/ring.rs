@@ -143,18 +143,17 @@ impl Ring {
             refused: refused.load(Relaxed),
         }
     }
+}
 
-    /// Lets go of all members; waits for batches that are running. The next batch of a thread
-    /// makes a new ring.
-    pub fn release(&self) {
+impl Executor for Ring {
+    /// Waits for batches that are running; the next batch of a thread makes a new ring.
+    fn release(&self) {
         let rings = std::mem::take(&mut *self.0.rings.write());
         for (_, ring) in rings {
             ring.lock().close();
         }
     }
-}
 
-impl Executor for Ring {
     fn run(&self, devices: &[Option<device::Shared>], batch: &mut [MemberIo]) -> Results {
         let runs = runs_of(batch);
         let mut results = all_done(batch);

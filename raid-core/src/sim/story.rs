@@ -103,7 +103,7 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
     let data_at = Sectors(2048);
     let sectors = data_at + story.height;
     let member = |_| {
-        let device_uuid = std::array::from_fn(|_| rng.next() as u8);
+        let device_uuid = std::array::from_fn(|_| rng.number() as u8);
         Some(NewMember { sectors, device_uuid, write_mostly: false, failfast: false })
     };
     let request = Request {

@@ -11,10 +11,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often, and how long apart, a lock on a block device is tried: udev holds a shared lock for
-/// a moment while it looks at a disk that was just closed by a writer.
-const LOCK_TRIES: u32 = 10;
+/// How often, and how long apart, a lock is tried whose holder is about to let go: udev holds a
+/// shared lock for a moment while it looks at a disk that was just closed by a writer, and the
+/// kernel takes a ring's files from a process only some time after it has ended.
+const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a lock is tried while a process that lives holds it.
+const LOCK_TRIES_LIVE: u32 = 10;
 
 /// What was found at a path.
 pub(super) struct Found {
@@ -122,16 +126,18 @@ fn cannot_open(path: &Path, error: io::Error, read_only: bool) -> Error {
 /// Takes the advisory lock: alone for a writer, shared for a reader.
 fn lock(path: &Path, file: &File, meta: &Metadata, read_only: bool) -> Result<()> {
     let how = if read_only { libc::LOCK_SH } else { libc::LOCK_EX };
-    let tries = if meta.file_type().is_block_device() { LOCK_TRIES } else { 1 };
-    for attempt in 1..=tries {
+    for attempt in 1..=LOCK_TRIES {
         // SAFETY: no memory is passed.
         if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
         match error.kind() {
-            io::ErrorKind::WouldBlock if attempt < tries => std::thread::sleep(LOCK_PAUSE),
-            io::ErrorKind::WouldBlock => return Err(held(path, meta)),
+            io::ErrorKind::WouldBlock => match holder(meta) {
+                Some(pid) if pid == std::process::id() => break,
+                Some(pid) if attempt >= LOCK_TRIES_LIVE && lives(pid) => break,
+                _ => std::thread::sleep(LOCK_PAUSE),
+            },
             io::ErrorKind::Interrupted => {}
             // A file system without locks (some network and FUSE ones): go without, as the
             // alternative is not to use it at all.
@@ -163,6 +169,12 @@ fn holder(meta: &Metadata) -> Option<u32> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let line = locks.lines().find(|l| l.split_whitespace().nth(5) == Some(&place))?;
     line.split_whitespace().nth(4)?.parse().ok()
+}
+
+/// True if the process exists and is no zombie (see proc(5), `stat`).
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Makes `file` direct if that is wanted and possible; says what it then demands.

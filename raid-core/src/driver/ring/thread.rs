@@ -68,6 +68,11 @@ impl ThreadRing {
 
     /// Closes the ring and with it every fixed file.
     pub(super) fn close(&mut self) {
+        if let Some(ring) = &self.ring {
+            // Without this the kernel lets go of the files, and of their locks, some time later;
+            // it fails only where no files were registered.
+            let _none_registered = ring.submitter().unregister_files();
+        }
         self.ring = None;
     }
 
