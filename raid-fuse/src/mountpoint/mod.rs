@@ -12,9 +12,14 @@ pub mod detach;
 pub mod holders;
 pub mod table;
 
+use crate::rundir;
 use raid_core::error::{Error, ErrorKind, Result};
+use std::ffi::CString;
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use table::Entry;
 
 /// The file system type of our mounts in `/proc/self/mountinfo`.
@@ -36,6 +41,10 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
     };
     Ok(std::fs::canonicalize(parent).map_err(fail)?.join(name))
 }
+
+/// How often, and how long apart, a mount without a living daemon is asked whether it is dead.
+const DEATH_TRIES: u32 = 40;
+const DEATH_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a mount point is before we mount on it.
 #[derive(PartialEq, Eq, Debug)]
@@ -66,8 +75,11 @@ pub fn inspect(path: &Path) -> Result<Found> {
         }
         Err(error) => return Err(Error::io(format!("mount point {shown}"), error)),
     };
-    if top.is_some_and(|entry| entry.is_ours()) {
-        return Err(Error::new(ErrorKind::Busy, live(path)));
+    if top.as_ref().is_some_and(Entry::is_ours) {
+        return match dies(path, top.as_ref().and_then(|entry| entry.user)) {
+            true => Ok(Found::Stale),
+            false => Err(Error::new(ErrorKind::Busy, live(path))),
+        };
     }
     if !meta.is_dir() {
         return Err(Error::invalid(format!(
@@ -87,6 +99,33 @@ pub fn inspect(path: &Path) -> Result<Found> {
         ));
     }
     Ok(Found::Free)
+}
+
+/// Whether a mount of ours that looks alive is not: the kernel answers for a dead daemon from its
+/// cache, so something is asked that it cannot know. A daemon that was just killed is given a
+/// moment to be gone.
+pub fn dies(path: &Path, user: Option<u32>) -> bool {
+    for _ in 0..DEATH_TRIES {
+        if ask(path).is_err_and(|error| is_dead(&error)) {
+            return true;
+        }
+        if rundir::find(path, user.unwrap_or(0)).is_some() {
+            return false;
+        }
+        std::thread::sleep(DEATH_PAUSE);
+    }
+    false
+}
+
+/// Makes the daemon answer: statfs is never cached.
+fn ask(path: &Path) -> io::Result<()> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let mut answer = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: a terminated name and room for the answer, which is not looked at.
+    match unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// True for what a path into a FUSE mount without a daemon answers: ENOTCONN, or ECONNABORTED
