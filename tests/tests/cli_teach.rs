@@ -213,7 +213,6 @@ fn what_makes_no_sense_is_refused_with_the_rule() {
     let cases = [
         ("layout -l5 -n4 -c12", "power of two of at least 4 KiB"),
         ("layout -l1 -n2 -c64", "raid1 has no chunk"),
-        ("layout -l0 -c64 --member-sizes 3c,6c,6c -p unset", "layout"),
         ("map -l10 -n4 -p 0x60201", "bits 17 and 18"),
         ("map -l5 -n4 100G", "beyond the end of the array"),
         ("map -l5 -n4 12x", "give it as 4096"),
@@ -229,6 +228,9 @@ fn what_makes_no_sense_is_refused_with_the_rule() {
         assert!(message.contains(expected), "{words}: {message}");
         assert_eq!((code, message.lines().count()), (1, 1), "{words}: {message}");
     }
+    let (code, message) = refused("layout -l0 -c64 --member-sizes 3c,6c,6c -p unset");
+    assert!(code == 4 && message.contains("--raid0-layout alternate"), "{message}");
+    said("layout -l0 -c64 --member-sizes 3c,6c,6c --raid0-layout alternate");
     assert_eq!(refused("map --bogus").0, 64);
 }
 

@@ -40,7 +40,7 @@ pub struct Args {
     pub chunk: Option<String>,
 
     /// Layout: left-symmetric, ls, la, n2, f2, o2, original ..., or its number
-    #[arg(short = 'p', long, visible_alias = "parity", value_name = "LAYOUT")]
+    #[arg(short = 'p', long, aliases = ["parity", "raid0-layout"], value_name = "LAYOUT")]
     pub layout: Option<String>,
 
     /// Data on each member: KiB, or with a unit; 8c is 8 chunks [default: 48 chunks]
