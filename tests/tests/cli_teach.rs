@@ -209,6 +209,32 @@ fn parity_is_xor_and_not_addition() {
 }
 
 #[test]
+fn geometry_comes_from_members_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let member = |n: u64, mib: u64| {
+        let path = dir.path().join(format!("d{n}.img"));
+        std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let far: Vec<String> = (0..3).map(|n| member(n, 16)).collect();
+    said(&format!("create -l10 -n3 -p f2 -c64 {}", far.join(" ")));
+    let one = json(&format!("info --from {}", far[1]));
+    assert_eq!(one["geometry"]["layout"], "far=2");
+    assert_eq!(one["geometry"]["member_size_assumed"], false);
+    assert_eq!(one["optimal_io_bytes"], 196_608);
+
+    let uneven = [(3, 16), (4, 24), (5, 24)].map(|(n, mib)| member(n, mib));
+    said(&format!("create -l0 -n3 -c64 {}", uneven.join(" ")));
+    let all: Vec<String> = uneven.iter().map(|name| format!("--from {name}")).collect();
+    let zones = json(&format!("info {}", all.join(" ")));
+    assert_eq!(zones["zones"][1]["slots"], serde_json::json!([1, 2]));
+    let (_, message) = refused(&format!("info --from {}", uneven[0]));
+    assert!(message.contains("give --from also for slots 1, 2"), "{message}");
+    let (_, message) = refused(&format!("info --from {} --from {}", uneven[0], far[0]));
+    assert!(message.contains("different arrays"), "{message}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_the_rule() {
     let cases = [
         ("layout -l5 -n4 -c12", "power of two of at least 4 KiB"),
