@@ -73,6 +73,7 @@ pub fn start(
         array,
         members,
         emit: assembly.format.emit,
+        uneven: assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events),
         read_only,
         // Assembly lets this combination through only for reading or by force.
         trust_unsynced: !assembly.missing.is_empty(),

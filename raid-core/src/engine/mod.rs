@@ -139,6 +139,10 @@ pub struct Setup {
     pub members: Vec<Option<Member>>,
     /// Builds superblocks.
     pub emit: Emit,
+    /// Some members' superblocks are older than `array`: a power cut fell between two of their
+    /// writes. They are made to agree before anything else, so that no later loss of the fresher
+    /// ones makes the array look older than it is.
+    pub uneven: bool,
     /// Nothing is ever written, not even a superblock.
     pub read_only: bool,
     /// Redundancy that may be wrong is used all the same (the user forced it).
@@ -216,6 +220,9 @@ impl Engine {
             resync: None,
             stats: Stats::default(),
         };
+        if setup.uneven && !setup.read_only {
+            engine.changed(out);
+        }
         engine.begin_resync(out);
         engine
     }

@@ -61,6 +61,7 @@ impl Bench {
             array,
             members: members.collect(),
             emit: md1::V1_2.emit,
+            uneven: false,
             read_only,
             trust_unsynced: false,
             pool: pool.clone(),

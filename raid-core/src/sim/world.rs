@@ -45,7 +45,7 @@ pub struct World {
 impl World {
     /// Starts the array whose superblocks are on `disks`, as of `now`.
     pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, String> {
-        let (array, members) = assemble(&disks)?;
+        let (array, members, uneven) = assemble(&disks)?;
         let layout = layout_of(&array, &members)?;
         let pool = Pool::new(0);
         let mut actions = Actions::new();
@@ -54,6 +54,7 @@ impl World {
             array,
             members,
             emit: md1::V1_2.emit,
+            uneven,
             read_only,
             trust_unsynced: false,
             pool: pool.clone(),
@@ -218,7 +219,7 @@ fn fail_write(disk: &mut Disk, at: Sectors, data: &Shared, rng: &mut Rng) -> Res
 }
 
 /// Reads the superblocks and puts the members in their slots.
-fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>), String> {
+fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>, bool), String> {
     let format: &Format = &md1::V1_2;
     let mut found: Vec<(String, Found)> = Vec::new();
     for (i, disk) in disks.iter().enumerate() {
@@ -233,6 +234,7 @@ fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>), String
     let freshest = found.iter().max_by_key(|(_, f)| f.array.events).ok_or("no superblock")?;
     let array = freshest.1.array.clone();
     let mut members: Vec<Option<Member>> = vec![None; array.slots as usize];
+    let mut uneven = false;
     for (name, found) in found {
         let fresh = found.array.events + 1 >= array.events;
         let role = array.role(found.member.number);
@@ -241,12 +243,12 @@ fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>), String
                 Some(at) => State::Recovering(at),
                 None => State::InSync,
             };
+            uneven |= found.array.events != array.events;
             let member = Member { name, record: found.member, state, errors: 0, bitmap: None };
             members[slot.index()] = Some(member);
         }
     }
-    // Any member that is not sure to be clean makes the array dirty.
-    Ok((array, members))
+    Ok((array, members, uneven))
 }
 
 fn layout_of(array: &ArrayRecord, members: &[Option<Member>]) -> Result<Arc<dyn Layout>, String> {
