@@ -179,7 +179,9 @@ fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<Worl
             break;
         }
         // Again, in the middle of the resync.
-        (0..rng.below(60)).for_each(|_| drop(world.step(rng)));
+        for _ in 0..rng.below(60) {
+            world.step(rng);
+        }
     }
     if rng.once_in(3) {
         return Ok(Some(world));
