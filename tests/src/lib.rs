@@ -7,7 +7,8 @@
 //! 3. [`guards`]: loop devices, mounts and processes that go away with their owner.
 //! 4. [`guest`]: a guest with the kernel's own md driver; [`md`]: batches of arrays in it.
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
-//! 6. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
+//! 6. [`ours`], [`power`]: arrays of our own making, and power cuts.
+//! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
 
 pub mod guards;
 pub mod guest;
@@ -15,6 +16,8 @@ pub mod images;
 pub mod matrix;
 pub mod md;
 pub mod mount;
+pub mod ours;
 pub mod pattern;
+pub mod power;
 pub mod requires;
 pub mod volume;
