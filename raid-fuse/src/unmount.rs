@@ -61,9 +61,7 @@ pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<
 
 /// A dead mount, or a live one whose daemon keeps no record.
 fn without_daemon(path: &Path, user: u32, how: How, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let dead =
-        std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
-    if dead {
+    if !mountpoint::has_daemon(path) {
         progress("its daemon had died; the mount is removed");
         rundir::forget_dead(path, user);
         return detach::lazily(path);

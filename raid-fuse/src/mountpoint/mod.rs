@@ -66,8 +66,12 @@ pub fn inspect(path: &Path) -> Result<Found> {
         }
         Err(error) => return Err(Error::io(format!("mount point {shown}"), error)),
     };
-    if top.is_some_and(|entry| entry.is_ours()) {
-        return Err(Error::new(ErrorKind::Busy, live(path)));
+    if top.as_ref().is_some_and(Entry::is_ours) {
+        // The kernel answers the attributes of a dead mount for as long as it keeps them.
+        return match has_daemon(path) {
+            true => Err(Error::new(ErrorKind::Busy, live(path))),
+            false => stale(path, top),
+        };
     }
     if !meta.is_dir() {
         return Err(Error::invalid(format!(
@@ -93,6 +97,12 @@ pub fn inspect(path: &Path) -> Result<Found> {
 /// for those who asked while it died.
 pub fn is_dead(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
+}
+
+/// False if nobody answers for the FUSE mount at `path` any more. Opening its directory always asks
+/// the daemon; its attributes may come from the kernel's cache.
+pub fn has_daemon(path: &Path) -> bool {
+    !std::fs::read_dir(path).is_err_and(|error| is_dead(&error))
 }
 
 fn live(path: &Path) -> String {
