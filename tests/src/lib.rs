@@ -9,7 +9,9 @@
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
 //! 6. [`ours`], [`power`]: arrays of our own making, and power cuts.
 //! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
+//! 8. [`cli`]: arrays served by the built `raid-fuse`; [`redundancy`]: is their parity right?
 
+pub mod cli;
 pub mod guards;
 pub mod guest;
 pub mod images;
@@ -19,5 +21,6 @@ pub mod mount;
 pub mod ours;
 pub mod pattern;
 pub mod power;
+pub mod redundancy;
 pub mod requires;
 pub mod volume;

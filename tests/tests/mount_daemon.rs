@@ -206,6 +206,12 @@ fn after_kill_9_the_same_command_works_again() {
         let dead = fs::metadata(place.file()).unwrap_err();
         assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
     }
+    // Nobody has looked yet: the kernel still knows what the directory was like.
+    let pid = place.mount("");
+    fs::metadata(place.mnt()).unwrap();
+    fine_shell(&format!("kill -9 {pid}"));
+    wait_for("the daemon ends", || !runs(pid));
+    fs::metadata(place.mnt()).expect("attributes are answered without the daemon");
     let pid = place.mount("");
     assert_eq!(fs::read(place.file()).unwrap(), place.image());
     fine_shell(&format!("kill -9 {pid}"));

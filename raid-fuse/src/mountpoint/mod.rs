@@ -14,10 +14,7 @@ pub mod table;
 
 use crate::rundir;
 use raid_core::error::{Error, ErrorKind, Result};
-use std::ffi::CString;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::Entry;
@@ -106,7 +103,7 @@ pub fn inspect(path: &Path) -> Result<Found> {
 /// moment to be gone.
 pub fn dies(path: &Path, user: Option<u32>) -> bool {
     for _ in 0..DEATH_TRIES {
-        if ask(path).is_err_and(|error| is_dead(&error)) {
+        if !has_daemon(path) {
             return true;
         }
         if rundir::find(path, user.unwrap_or(0)).is_some() {
@@ -117,21 +114,16 @@ pub fn dies(path: &Path, user: Option<u32>) -> bool {
     false
 }
 
-/// Makes the daemon answer: statfs is never cached.
-fn ask(path: &Path) -> io::Result<()> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    let mut answer = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: a terminated name and room for the answer, which is not looked at.
-    match unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// True for what a path into a FUSE mount without a daemon answers: ENOTCONN, or ECONNABORTED
 /// for those who asked while it died.
 pub fn is_dead(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
+}
+
+/// False if nobody answers for the FUSE mount at `path` any more. Opening its directory always asks
+/// the daemon; its attributes may come from the kernel's cache.
+pub fn has_daemon(path: &Path) -> bool {
+    !std::fs::read_dir(path).is_err_and(|error| is_dead(&error))
 }
 
 fn live(path: &Path) -> String {

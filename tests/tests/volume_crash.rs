@@ -1,0 +1,244 @@
+//! kill -9 of the daemon, over and over: what was acknowledged as durable is there afterwards, and
+//! the resync makes all redundancy right again.
+
+use raid_core::sim::rng::Rng;
+use raid_tests::cli::{ImageArray, Served};
+use raid_tests::guards::{Loop, Mount};
+use raid_tests::images::MIB;
+use raid_tests::mount::fine;
+use raid_tests::pattern::Pattern;
+use raid_tests::redundancy::assert_consistent;
+use raid_tests::requires::{self, Need};
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Crashes of each array.
+const ROUNDS: u64 = 6;
+
+/// Threads that write at the same time.
+const WRITERS: u64 = 4;
+
+/// The daemon dies so long after the writers have started, at random.
+const LIFE_MS: std::ops::Range<u64> = 20..700;
+
+/// What is created, and of how many members.
+const ARRAYS: &[(&str, usize)] = &[("-l 5 -c 64", 4), ("-l 6 -c 64", 6), ("-l 10 -c 64", 4)];
+
+/// The seed of this run: another one each time, or that of `RAID_SEED`.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let given = env::var("RAID_SEED").ok().map(|text| text.parse().expect("RAID_SEED is a number"));
+    let seed = given.unwrap_or(now.as_nanos() as u64);
+    eprintln!("RAID_SEED={seed}");
+    seed
+}
+
+fn life(rng: &mut Rng) -> Duration {
+    Duration::from_millis(LIFE_MS.start + rng.below(LIFE_MS.end - LIFE_MS.start))
+}
+
+/// A file that was written and whose fsync returned.
+struct Durable {
+    name: String,
+    seed: u64,
+    size: usize,
+}
+
+/// Writes files with fsync until one fails; keeps the account of those that did not.
+fn write_files(dir: &Path, seed: u64, durable: &Mutex<Vec<Durable>>) {
+    let mut rng = Rng::new(seed);
+    for number in 0.. {
+        let name = format!("file-{seed:x}-{number}");
+        let (seed, size) = (rng.number(), rng.below(64 << 10) as usize);
+        let content = Pattern::Seeded(seed).bytes(size);
+        let write = || -> io::Result<()> {
+            let mut file = File::create_new(dir.join(&name))?;
+            file.write_all(&content)?;
+            file.sync_all()
+        };
+        if write().is_err() {
+            return;
+        }
+        durable.lock().unwrap().push(Durable { name, seed, size });
+    }
+}
+
+fn check_files(dir: &Path, durable: &[Durable]) {
+    for Durable { name, seed, size } in durable {
+        let found = fs::read(dir.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found == Pattern::Seeded(*seed).bytes(*size), "{name} has its content");
+    }
+}
+
+/// ext4 on a loop device on the volume; dropped before the array is.
+struct Ext4 {
+    mount: Mount,
+    _device: Loop,
+}
+
+impl Ext4 {
+    fn mount(served: &Served, at: &Path) -> Ext4 {
+        let device = Loop::with_options(&served.volume(), &["--direct-io=on"]);
+        let mount = Mount::new(device.device(), at, &["-t", "ext4"]);
+        Ext4 { mount, _device: device }
+    }
+}
+
+fn crash_under_ext4(create: &str, members: usize, rng: &mut Rng) {
+    let array = ImageArray::create(create, members, 96 * MIB);
+    let at = array.images().subdir("files");
+    let durable = Mutex::new(Vec::new());
+    let mut served = array.mount();
+    fine(&format!("mkfs.ext4 -q -F {}", served.volume().display()));
+    for round in 0..ROUNDS {
+        let files = Ext4::mount(&served, &at);
+        check_files(&at, &durable.lock().unwrap());
+        let (seed, life) = (rng.number(), life(rng));
+        let daemon = served;
+        thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (at, durable) = (&at, &durable);
+                scope.spawn(move || write_files(at, seed + writer, durable));
+            }
+            thread::sleep(life);
+            daemon.kill();
+        });
+        eprintln!(
+            "{create}, round {round}: {} files after {life:?}",
+            durable.lock().unwrap().len()
+        );
+        drop(files);
+        served = array.mount();
+        // In the other rounds the file system is mounted and checked while the resync runs.
+        if round % 2 == 0 {
+            served.wait_in_sync();
+        }
+    }
+    let files = Ext4::mount(&served, &at);
+    check_files(&at, &durable.lock().unwrap());
+    assert!(!durable.lock().unwrap().is_empty(), "something was written");
+    files.mount.unmount();
+    drop(files._device);
+    fine(&format!("e2fsck -f -n {}", served.volume().display()));
+    served.wait_in_sync();
+    served.unmount();
+    assert_consistent(array.members());
+}
+
+#[test]
+fn every_fsynced_file_survives_kill_9() {
+    if !requires::met(&[Need::Fuse, Need::Loop, Need::Ext4]) {
+        return;
+    }
+    let mut rng = Rng::new(seed());
+    ARRAYS.iter().for_each(|(create, members)| crash_under_ext4(create, *members, &mut rng));
+}
+
+/// Bytes of a numbered block.
+const BLOCK: u64 = 4096;
+
+/// Sectors of members and lines of logs are of this size: what is in flight may be half written.
+const SECTOR: usize = 512;
+
+/// What is known of one block.
+#[derive(Default)]
+struct Block {
+    /// The last version whose fdatasync returned; 0: never written.
+    durable: AtomicU64,
+    /// The last version a write was begun of.
+    begun: AtomicU64,
+}
+
+/// Content of version `version` of block `number`: zeroes before the first.
+fn content(number: u64, version: u64) -> Vec<u8> {
+    match version {
+        0 => vec![0; BLOCK as usize],
+        _ => Pattern::Seeded(version << 32 | number).bytes(BLOCK as usize),
+    }
+}
+
+/// Writes blocks at random places, each writer its own, until a write fails.
+fn write_blocks(volume: &Path, blocks: &[Block], writer: u64, seed: u64) {
+    let mut rng = Rng::new(seed);
+    // Opening fails if the daemon dies that early.
+    let Ok(file) = OpenOptions::new().write(true).open(volume) else { return };
+    loop {
+        let number = rng.below(blocks.len() as u64 / WRITERS) * WRITERS + writer;
+        let block = &blocks[number as usize];
+        let version = block.begun.load(Ordering::SeqCst) + 1;
+        block.begun.store(version, Ordering::SeqCst);
+        let written = file.write_all_at(&content(number, version), number * BLOCK);
+        if written.and_then(|()| file.sync_data()).is_err() {
+            return;
+        }
+        block.durable.store(version, Ordering::SeqCst);
+    }
+}
+
+/// Every block is what was acknowledged last, or in each sector that or what was in flight; that
+/// is then written anew, so that every block is one version again.
+fn check_blocks(volume: &Path, blocks: &[Block]) {
+    let file = OpenOptions::new().read(true).write(true).open(volume).unwrap();
+    let mut found = vec![0; BLOCK as usize];
+    for (number, block) in (0..).zip(blocks) {
+        file.read_exact_at(&mut found, number * BLOCK).unwrap();
+        let durable = block.durable.load(Ordering::SeqCst);
+        let begun = block.begun.load(Ordering::SeqCst);
+        let (old, new) = (content(number, durable), content(number, begun));
+        let sectors = found.chunks(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
+        for (i, (found, (old, new))) in sectors.enumerate() {
+            let good = found == old || found == new;
+            assert!(good, "block {number}, sector {i}: neither version {durable} nor {begun}");
+        }
+        if begun != durable {
+            file.write_all_at(&new, number * BLOCK).unwrap();
+            block.durable.store(begun, Ordering::SeqCst);
+        }
+    }
+    file.sync_data().unwrap();
+}
+
+fn crash_under_blocks(create: &str, members: usize, rng: &mut Rng) {
+    let array = ImageArray::create(create, members, 16 * MIB);
+    let mut served = array.mount();
+    let size = fs::metadata(served.volume()).unwrap().len();
+    let blocks: Vec<Block> = (0..size / BLOCK).map(|_| Block::default()).collect();
+    for round in 0..ROUNDS {
+        let (seed, life) = (rng.number(), life(rng));
+        let (volume, daemon) = (served.volume(), served);
+        thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (volume, blocks) = (&volume, &blocks);
+                scope.spawn(move || write_blocks(volume, blocks, writer, seed + writer));
+            }
+            thread::sleep(life);
+            daemon.kill();
+        });
+        let writes: u64 = blocks.iter().map(|block| block.durable.load(Ordering::SeqCst)).sum();
+        eprintln!("{create}, round {round}: {writes} writes after {life:?}");
+        let again = array.mount();
+        check_blocks(&again.volume(), &blocks);
+        again.wait_in_sync();
+        again.unmount();
+        assert_consistent(array.members());
+        served = array.mount();
+    }
+    check_blocks(&served.volume(), &blocks);
+    served.unmount();
+}
+
+#[test]
+fn every_synced_block_survives_kill_9_and_the_redundancy_is_made_right() {
+    if !requires::met(&[Need::Fuse]) {
+        return;
+    }
+    let mut rng = Rng::new(seed());
+    ARRAYS.iter().for_each(|(create, members)| crash_under_blocks(create, *members, &mut rng));
+}
