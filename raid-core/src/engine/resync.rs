@@ -102,10 +102,14 @@ impl Engine {
         let index = resync.under_way.iter().position(|&u| u == place);
         resync.under_way.swap_remove(index.expect("a band under way is in the list"));
         let parity = matches!(self.shape.code, Code::P | Code::PQ);
-        if trouble.is_some() || (parity && degraded) {
+        if parity && degraded {
             // What is behind stays behind; the rest cannot be made right now.
             resync.halted = true;
             resync.next = resync.next.min(place);
+        } else if trouble.is_some() {
+            // An unreadable unit: nothing can tell whether the parity that would bring it back is
+            // right. One sector must not keep the rest unsynced for ever; md goes on as well.
+            self.stats.resync_skipped += 1;
         }
         self.feed_resync(out);
     }

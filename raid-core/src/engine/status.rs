@@ -31,6 +31,8 @@ pub struct Stats {
     pub write_errors: u64,
     /// Units written back after a failed read.
     pub healed: u64,
+    /// Bands a resync could not make consistent because a unit did not read.
+    pub resync_skipped: u64,
 }
 
 impl Stats {
@@ -52,7 +54,7 @@ impl Stats {
     }
 
     /// Names and values, in a fixed order.
-    pub fn rows(&self) -> [(&'static str, u64); 11] {
+    pub fn rows(&self) -> [(&'static str, u64); 12] {
         [
             ("reads", self.reads),
             ("writes", self.writes),
@@ -65,6 +67,7 @@ impl Stats {
             ("read_errors", self.read_errors),
             ("write_errors", self.write_errors),
             ("healed", self.healed),
+            ("resync_skipped", self.resync_skipped),
         ]
     }
 }

@@ -116,6 +116,7 @@ impl Disk {
         }
         self.now.clone_from(&self.durable);
         self.vanished = false;
+        self.bad.clear();
     }
 
     /// Keeps some sectors of a write.

@@ -122,6 +122,18 @@ impl Oracle {
         Ok(())
     }
 
+    /// The power was cut and came back: what may be left may be read from now on, and stays so
+    /// until something newer is written or the resync settles it.
+    pub fn crashed(&mut self) {
+        let now = self.tick();
+        for sector in &mut self.sectors {
+            sector.retain(|e| e.gone.is_none());
+            for entry in sector.iter_mut() {
+                (entry.issued, entry.acked, entry.durable) = (now, Some(now), true);
+            }
+        }
+    }
+
     /// After a crash and a complete resync: `data` is what the array holds, for good.
     pub fn settle(&mut self, data: &[u8]) {
         for (sector, content) in self.sectors.iter_mut().zip(data.chunks(SECTOR as usize)) {

@@ -184,7 +184,9 @@ impl World {
         let disk = &mut self.disks[slot.index()];
         let (io, result) = match io {
             Io::Read(mut buf) => {
-                if faulty {
+                if faulty && rng.once_in(8) {
+                    disk.vanished = true;
+                } else if faulty {
                     disk.spoil(at, Sectors(1 + rng.below(buf.len() as u64 / 512)));
                 }
                 let result = disk.read(at, &mut buf);
@@ -197,7 +199,10 @@ impl World {
                 };
                 (Io::Write(data), result)
             }
-            Io::Flush => (Io::Flush, disk.flush(mark)),
+            Io::Flush => {
+                disk.vanished |= faulty && rng.once_in(2);
+                (Io::Flush, disk.flush(mark))
+            }
         };
         Event::Io { op, io, failed: result.err() }
     }
