@@ -2,7 +2,7 @@
 
 use crate::export::Volume;
 use crate::report::make::{self, Background};
-use crate::report::{Report, detail, mdstat};
+use crate::report::{Bitmap, Report, detail, mdstat};
 use parking_lot::Mutex;
 use raid_core::buf::Buf;
 use raid_core::driver::Array;
@@ -37,12 +37,11 @@ struct Pace {
 
 impl ArrayVolume {
     /// The volume of a started array.
-    pub fn new(array: Arc<Array>, assembly: &Assembly) -> ArrayVolume {
+    pub fn new(array: Arc<Array>, assembly: &Assembly, bitmap: Option<Bitmap>) -> ArrayVolume {
         let status = array.status();
-        let head = status.members.iter().flatten().find_map(|member| member.bitmap.as_deref());
         let background = Background {
             metadata: assembly.format.name.into(),
-            bitmap: head.and_then(|head| make::bitmap(head, &status.array)),
+            bitmap,
             warnings: assembly.warnings.clone(),
         };
         ArrayVolume {

@@ -3,12 +3,16 @@
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
 //! [`Command`] and its line in [`run`].
 
+mod assemble;
+mod bytes;
 mod create;
+mod demo;
 mod examine;
 mod exit;
 mod members;
 mod mount;
 mod out;
+mod scan;
 pub mod size;
 pub mod start;
 mod status;
@@ -39,6 +43,10 @@ enum Command {
     Create(create::Args),
     /// Show the superblocks of members, right or wrong
     Examine(examine::Args),
+    /// Find arrays in files and folders
+    Scan(scan::Args),
+    /// Show which members would serve, and why
+    Assemble(assemble::Args),
     /// Serve an array as a file in a directory
     Mount(mount::Args),
     /// Tell how an array does
@@ -46,6 +54,12 @@ enum Command {
     /// Take a mount down, when everything is on the members
     #[command(alias = "umount")]
     Unmount(unmount::Args),
+    /// Copy bytes of an array to standard output, without mounting it
+    Cat(bytes::CatArgs),
+    /// Copy standard input into an array, without mounting it
+    Write(bytes::WriteArgs),
+    /// Make an array, fill it, break it, read it back, and explain each step
+    Demo(demo::Args),
     #[command(visible_alias = "show")]
     Layout(layout::Args),
     Map(map::Args),
@@ -67,6 +81,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Mount(args) => mount::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Unmount(args) => unmount::run(&args),
+        Command::Scan(args) => scan::run(&args),
+        Command::Assemble(args) => assemble::run(&args),
+        Command::Cat(args) => bytes::cat(&args),
+        Command::Write(args) => bytes::write(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Layout(args) => layout::run(&args),
         Command::Map(args) => map::run(&args),
     }

@@ -98,9 +98,9 @@ fn not_a_place(path: &str, error: Error) -> Error {
 
 /// Runs in the process that serves.
 fn open(args: &Args, specs: &[String], path: &Path) -> Result<Service> {
-    let Started { array, assembly } = args.choices.start(specs, args.read_only)?;
+    let Started { array, assembly, bitmap } = args.choices.start(specs, args.read_only)?;
     let array = Arc::new(array);
-    let volume = ArrayVolume::new(array.clone(), &assembly);
+    let volume = ArrayVolume::new(array.clone(), &assembly, bitmap);
     let report = volume.report();
     if args.foreground {
         out::print(&line(path, &report))?;

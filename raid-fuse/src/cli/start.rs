@@ -1,7 +1,7 @@
 //! From typed members to a running array, the same way for every command that needs one.
 
 use super::{members, out};
-use crate::report::evidence;
+use crate::report::{Bitmap, evidence, make};
 use clap::Args;
 use raid_core::assembly::{self, StartOptions, layout_of};
 use raid_core::device::file::Direct;
@@ -62,6 +62,8 @@ pub struct Started {
     pub array: Array,
     /// The decision.
     pub assembly: Assembly,
+    /// Its write-intent bitmap.
+    pub bitmap: Option<Bitmap>,
 }
 
 impl Choices {
@@ -87,12 +89,13 @@ impl Choices {
         tell(&assembly);
         let options =
             StartOptions { read_only, raid0_layout: self.raid0_layout, ..StartOptions::default() };
+        let bitmap = make::bitmap(&assembly, &devices);
         let array = assembly::start(&assembly, &devices, &options)?;
         if let Some(hazard) = array.layout().hazard() {
             let what = if hazard.read_only() { "read-only: " } else { "" };
             out::note(&format!("{what}{hazard}"));
         }
-        Ok(Started { array, assembly })
+        Ok(Started { array, assembly, bitmap })
     }
 
     /// The same decision without starting anything; members may be in use.

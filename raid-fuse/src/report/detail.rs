@@ -71,7 +71,9 @@ fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
         let policy = if report.bitmap.is_some() { "bitmap" } else { "resync" };
         line("Consistency Policy", policy);
     }
-    line("Name", &report.name);
+    if !report.name.is_empty() {
+        line("Name", &report.name);
+    }
     line("UUID", &report.uuid);
     line("Events", &report.events.to_string());
 }

@@ -2,9 +2,10 @@
 
 use super::{Bitmap, Health, IN_SYNC, Member, Report, Resync};
 use raid_core::assembly::{layout_of, survives};
+use raid_core::device;
 use raid_core::engine::{State, Status};
 use raid_core::layout;
-use raid_core::meta::assemble::{Assembly, Candidate, Fate, SeatState};
+use raid_core::meta::assemble::{Assembly, Candidate, Fate, Seat, SeatState};
 use raid_core::meta::examine::layout_name;
 use raid_core::meta::record::{ArrayRecord, MemberRecord};
 use raid_core::meta::{md_bitmap, time, uuid};
@@ -57,7 +58,11 @@ pub fn live(status: &Status, background: &Background, dead: bool, speed: f64) ->
 }
 
 /// The report of an array that is not running.
-pub fn offline(assembly: &Assembly, candidates: &[Candidate]) -> Report {
+pub fn offline(
+    assembly: &Assembly,
+    candidates: &[Candidate],
+    devices: &[device::Shared],
+) -> Report {
     let mut members: Vec<Member> = Vec::new();
     let mut unusable = SlotSet::new();
     for (slot, seat) in assembly.seats.iter().enumerate() {
@@ -92,6 +97,7 @@ pub fn offline(assembly: &Assembly, candidates: &[Candidate]) -> Report {
     let layout = layout_of(&assembly.array, &lens).ok().filter(|_| whole);
     report.size_bytes = layout.map(|layout| layout.shape().size.bytes());
     report.metadata = assembly.format.name.into();
+    report.bitmap = bitmap(assembly, devices);
     report.resync = assembly.array.resync.map(|at| Resync {
         running: false,
         done_bytes: at.bytes(),
@@ -105,9 +111,14 @@ pub fn offline(assembly: &Assembly, candidates: &[Candidate]) -> Report {
     report
 }
 
-/// The bitmap whose superblock is in `head`.
-pub fn bitmap(head: &[u8], array: &ArrayRecord) -> Option<Bitmap> {
-    let bitmap = md_bitmap::parse(head, &array.uuid).ok()?;
+/// The bitmap of an array whose members are `devices`, if it has one that makes sense.
+pub fn bitmap(assembly: &Assembly, devices: &[device::Shared]) -> Option<Bitmap> {
+    let read = |seat: &Seat| {
+        let mut head = vec![0; Sectors(1).len()];
+        device::read_at(&**devices.get(seat.candidate)?, seat.member.bitmap_at?, &mut head).ok()?;
+        md_bitmap::parse(&head, &assembly.array.uuid).ok()
+    };
+    let bitmap = assembly.seats.iter().flatten().find_map(read)?;
     Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits() })
 }
 

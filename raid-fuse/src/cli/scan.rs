@@ -1,0 +1,295 @@
+//! `scan`: which arrays are in these files and folders, and what the rest is.
+
+use super::{examine, members, out};
+use raid_core::assembly::{self, survives};
+use raid_core::error::ErrorKind;
+use raid_core::error::Result;
+use raid_core::meta::assemble::{Candidate, Fate, Options, Refusal, Verdict, assemble};
+use raid_core::meta::foreign::Foreign;
+use raid_core::meta::{Identity, Sighting, examine as words, uuid};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Files looked at in one folder; more is a mistake, and each takes milliseconds.
+const FILES_MAX: usize = 10_000;
+
+/// Arguments of `scan`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Folders are not entered deeper than one level. Members are grouped by the id of their array;
+everything else is named. Exit code 1 if there is no array.
+
+Examples:
+  raid-fuse scan images/
+  raid-fuse scan --json /dev/sd?")]
+pub struct Args {
+    /// Files, block devices or folders of such
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// For programs: stable keys, sizes in bytes, nothing else on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints arrays first, then everything else.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let scan = Scan::of(&args.paths);
+    let arrays = scan.arrays();
+    match args.json {
+        true => out::json(&scan.document(&arrays))?,
+        false => out::print(&scan.text(&arrays))?,
+    }
+    Ok(if arrays.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What was looked at.
+#[derive(Default)]
+struct Scan {
+    candidates: Vec<Candidate>,
+    /// Neither members nor unreadable.
+    others: Vec<(String, Vec<Foreign>)>,
+    unreadable: Vec<(String, String)>,
+}
+
+/// An array that was found.
+struct Array {
+    identity: Identity,
+    members: Vec<Verdict>,
+    slots: Option<u16>,
+    /// Why it cannot be started as it is.
+    refusal: Option<(ErrorKind, String)>,
+}
+
+impl Scan {
+    fn of(paths: &[String]) -> Scan {
+        let mut scan = Scan::default();
+        for path in paths {
+            match Path::new(path).is_dir() {
+                true => scan.folder(path),
+                false => scan.file(path),
+            }
+        }
+        scan
+    }
+
+    fn folder(&mut self, path: &str) {
+        let entries = match std::fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.unreadable.push((path.into(), error.to_string())),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => names.push(entry.path()),
+                Err(error) => self.unreadable.push((path.into(), error.to_string())),
+            }
+        }
+        names.sort();
+        if names.len() > FILES_MAX {
+            let text = format!("has {} entries; only {FILES_MAX} are looked at", names.len());
+            self.unreadable.push((path.into(), text));
+            names.truncate(FILES_MAX);
+        }
+        for name in names {
+            let Some(text) = name.to_str() else {
+                let why = "its name is not UTF-8; rename it".to_string();
+                self.unreadable.push((name.to_string_lossy().into_owned(), why));
+                continue;
+            };
+            let kind = std::fs::metadata(&name).map(|meta| meta.file_type());
+            match kind {
+                Ok(kind) if kind.is_file() || kind.is_block_device() => self.file(text),
+                Ok(_) => {}
+                Err(error) => self.unreadable.push((text.into(), error.to_string())),
+            }
+        }
+    }
+
+    fn file(&mut self, path: &str) {
+        let looked = members::look(path).and_then(|device| {
+            let content = assembly::content(&*device)?;
+            Ok((device.facts().sectors, content))
+        });
+        match looked {
+            Err(error) => self.unreadable.push((path.into(), error.to_string())),
+            Ok((_, content)) if content.md.is_empty() => {
+                self.others.push((path.into(), content.foreign));
+            }
+            Ok((sectors, content)) => {
+                let (name, sightings) = (path.to_string(), content.md);
+                self.candidates.push(Candidate { name, sectors, sightings });
+            }
+        }
+    }
+
+    /// Arrays by id; superblocks whose checksum is wrong belong to none.
+    fn arrays(&self) -> Vec<Array> {
+        let mut groups: BTreeMap<[u8; 16], Vec<&Sighting>> = BTreeMap::new();
+        for sighting in self.candidates.iter().flat_map(|candidate| &candidate.sightings) {
+            let identity = sighting.identity();
+            if identity.is_sound {
+                groups.entry(identity.uuid).or_default().push(sighting);
+            }
+        }
+        groups.into_iter().map(|(uuid, sightings)| self.array(uuid, &sightings)).collect()
+    }
+
+    fn array(&self, uuid: [u8; 16], sightings: &[&Sighting]) -> Array {
+        let newest = sightings.iter().max_by_key(|sighting| sighting.identity().events);
+        let newest = newest.expect("a group has at least one superblock");
+        let slots = newest.record.as_ref().ok().map(|found| found.array.slots);
+        let options = Options { uuid: Some(uuid), ..Options::default() };
+        let decided = assemble(&self.candidates, &options, &survives);
+        let (verdicts, refusal) = match decided {
+            Ok(assembly) => (assembly.verdicts, None),
+            Err(Refusal { kind, reason, verdicts }) => (verdicts, Some((kind, reason))),
+        };
+        let belongs = |candidate: &Candidate| {
+            candidate.sightings.iter().any(|sighting| sighting.identity().uuid == uuid)
+        };
+        let pairs = verdicts.into_iter().zip(&self.candidates);
+        let members = pairs.filter(|(_, candidate)| belongs(candidate)).map(|pair| pair.0);
+        Array { identity: newest.identity(), members: members.collect(), slots, refusal }
+    }
+
+    /// Candidates none of whose superblocks can be believed.
+    fn damaged(&self) -> impl Iterator<Item = &Candidate> {
+        let sound = |candidate: &&Candidate| {
+            candidate.sightings.iter().any(|sighting| sighting.identity().is_sound)
+        };
+        self.candidates.iter().filter(move |candidate| !sound(candidate))
+    }
+
+    fn text(&self, arrays: &[Array]) -> String {
+        let mut text: String = arrays.iter().map(Array::text).collect();
+        for candidate in self.damaged() {
+            text.push_str(&format!("{}: {}\n", candidate.name, damage(candidate)));
+        }
+        for (path, foreign) in &self.others {
+            text.push_str(&format!("{path}: {}\n", other(foreign)));
+        }
+        for (path, error) in &self.unreadable {
+            text.push_str(&format!("{}\n", unreadable(path, error)));
+        }
+        text
+    }
+
+    fn document(&self, arrays: &[Array]) -> Json {
+        let other = |(path, foreign): &(String, Vec<Foreign>)| {
+            let things: Vec<Json> = foreign.iter().map(examine::foreign).collect();
+            json!({ "path": path, "what": other(foreign), "foreign": things })
+        };
+        let damaged = |candidate: &Candidate| {
+            let things: [Json; 0] = [];
+            json!({ "path": candidate.name, "what": damage(candidate), "foreign": things })
+        };
+        let others = self.damaged().map(damaged).chain(self.others.iter().map(other));
+        let warnings = self.unreadable.iter().map(|(path, error)| unreadable(path, error));
+        json!({
+            "arrays": arrays.iter().map(Array::document).collect::<Vec<Json>>(),
+            "others": others.collect::<Vec<Json>>(),
+            "unreadable": self.unreadable.iter().map(|(path, _)| path).collect::<Vec<_>>(),
+            "warnings": warnings.collect::<Vec<String>>(),
+        })
+    }
+}
+
+impl Array {
+    fn found(&self) -> usize {
+        let serves = |verdict: &&Verdict| matches!(verdict.fate, Fate::In(_) | Fate::Recovering(_));
+        match self.refusal.as_ref().map(|(kind, _)| kind) {
+            // Those who would serve are known only if the array can be read at all.
+            None | Some(ErrorKind::Degraded | ErrorKind::Dead) => {
+                self.members.iter().filter(serves).count()
+            }
+            Some(_) => self.members.len(),
+        }
+    }
+
+    fn level(&self) -> String {
+        words::level_name(self.identity.level)
+    }
+
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.identity.name).into_owned()
+    }
+
+    /// `startable`, or how, or why not.
+    fn verdict(&self) -> String {
+        match &self.refusal {
+            None => "startable".into(),
+            Some((ErrorKind::Degraded, _)) => "startable with --degraded".into(),
+            Some((_, reason)) => format!("not startable: {reason}"),
+        }
+    }
+
+    fn text(&self) -> String {
+        let slots = self.slots.map_or("?".into(), |slots| slots.to_string());
+        let name = self.name();
+        let name = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+        let mut text = format!(
+            "{} {}{name}: {} of {slots} members, {}\n",
+            self.level(),
+            uuid::to_text(&self.identity.uuid),
+            self.found(),
+            self.verdict()
+        );
+        for member in &self.members {
+            text.push_str(&format!("  {member}\n"));
+        }
+        text
+    }
+
+    fn document(&self) -> Json {
+        let member = |verdict: &Verdict| {
+            let (slot, fate) = match verdict.fate {
+                Fate::In(slot) => (Some(slot.0), "in"),
+                Fate::Recovering(slot) => (Some(slot.0), "rebuilding"),
+                Fate::Replacement(slot) => (Some(slot.0), "replacement"),
+                Fate::Spare => (None, "spare"),
+                Fate::Journal => (None, "journal"),
+                Fate::Out => (None, "out"),
+            };
+            json!({ "path": verdict.name, "fate": fate, "slot": slot, "why": verdict.why })
+        };
+        let degraded = matches!(self.refusal, Some((ErrorKind::Degraded, _)));
+        json!({
+            "uuid": uuid::to_text(&self.identity.uuid),
+            "name": self.name(),
+            "level": self.level(),
+            "slots": self.slots,
+            "found": self.found(),
+            "events": self.identity.events,
+            "startable": self.refusal.is_none() || degraded,
+            "degraded": degraded,
+            "reason": self.refusal.as_ref().map(|(_, reason)| reason),
+            "members": self.members.iter().map(member).collect::<Vec<Json>>(),
+        })
+    }
+}
+
+fn other(foreign: &[Foreign]) -> String {
+    match foreign.is_empty() {
+        true => "not md, and nothing else that is known".into(),
+        false => foreign.iter().map(examine::not_md).collect::<Vec<String>>().join(", "),
+    }
+}
+
+fn damage(candidate: &Candidate) -> String {
+    let why = |sighting: &Sighting| match &sighting.record {
+        Ok(_) => format!("an md {} superblock", sighting.format),
+        Err(error) => format!("a damaged md {} superblock: {error}", sighting.format),
+    };
+    candidate.sightings.iter().map(why).collect::<Vec<String>>().join("; ")
+}
+
+/// The path is named once.
+fn unreadable(path: &str, error: &str) -> String {
+    match error.contains(path) {
+        true => format!("cannot be read: {error}"),
+        false => format!("cannot be read: {path}: {error}"),
+    }
+}
