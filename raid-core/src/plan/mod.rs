@@ -20,7 +20,7 @@ mod write;
 
 pub use read::read;
 pub use repair::repair;
-pub use write::write;
+pub use write::{Ways, ways, write};
 
 use crate::layout::{Layout, Role, Stripe};
 use crate::units::Sectors;

@@ -50,8 +50,8 @@ fn parity(band: &Band, code: Code, access: &[Access], consistent: bool) -> Resul
     if !commit.iter().any(|&u| has_parity(&band.stripe.units[u as usize].role)) {
         return Ok(Plan::of([Phase::Commit(commit)]));
     }
-    let reconstruct = reconstruct(band, access);
-    let modify = if consistent { modify(band, access) } else { None };
+    let Ways { reconstruct, modify } = ways(band, access);
+    let modify = modify.filter(|_| consistent);
     let (reads, compute) = match (reconstruct, modify) {
         (Some(rest), Some(old)) if old.len() < rest.len() => (old, Phase::Update),
         (Some(rest), _) => (rest, Phase::Encode),
@@ -64,6 +64,21 @@ fn parity(band: &Band, code: Code, access: &[Access], consistent: bool) -> Resul
         }
     };
     Ok(Plan::of([Phase::Read(reads), compute, Phase::Commit(commit)]))
+}
+
+/// The two ways to write a band of a stripe with parity, as what each must read; `None` where
+/// a unit it needs cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ways {
+    /// Reconstruct-write: the data units that are not written.
+    pub reconstruct: Option<Units>,
+    /// Read-modify-write: the old content of what is written, and of parity.
+    pub modify: Option<Units>,
+}
+
+/// What [`write`] chooses between.
+pub fn ways(band: &Band, access: &[Access]) -> Ways {
+    Ways { reconstruct: reconstruct(band, access), modify: modify(band, access) }
 }
 
 /// The data units that are not written, if all of them can be read.

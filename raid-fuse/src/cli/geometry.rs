@@ -40,7 +40,7 @@ pub struct Args {
     pub chunk: Option<String>,
 
     /// Layout: left-symmetric, ls, la, n2, f2, o2, original ..., or its number
-    #[arg(short = 'p', long, visible_alias = "parity", value_name = "LAYOUT")]
+    #[arg(short = 'p', long, aliases = ["parity", "raid0-layout"], value_name = "LAYOUT")]
     pub layout: Option<String>,
 
     /// Data on each member: KiB, or with a unit; 8c is 8 chunks [default: 48 chunks]
@@ -316,4 +316,59 @@ pub fn slot_numbers(set: &SlotSet) -> Vec<u16> {
 /// mean something (all but linear).
 pub fn counts_chunks(layout: &dyn layout::Layout) -> bool {
     layout.shape().level != -1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_follow_the_rule_of_each_level() {
+        assert!(Geometry::of("-l0 -n3 -c12").is_ok());
+        assert!(Geometry::of("-l5 -n3 -c 4K").is_ok());
+        let said = |words| Geometry::of(words).unwrap_err().to_string();
+        assert!(said("-l5 -n3 -c12").contains("power of two of at least 4 KiB"));
+        assert!(said("-l1 -n2 -c64").contains("raid1 has no chunk"));
+        assert!(said("-l0 -n2 -c 100b").contains("whole KiB"));
+    }
+
+    #[test]
+    fn what_is_missing_or_contradicts_is_told() {
+        let said = |words| Geometry::of(words).unwrap_err().to_string();
+        assert!(said("").contains("-l LEVEL -n MEMBERS"));
+        assert!(said("-l5").contains("how many members"));
+        assert!(said("-l0 -n2 --member-sizes 3c,4c,5c").contains("-n says 2 members"));
+        assert!(said("-l 7 -n2").contains("known are linear, raid0"));
+        assert!(said("-l5 -n3 -p f2").contains("raid5 has no layout 'f2'"));
+    }
+
+    #[test]
+    fn titles_name_the_layout_and_its_number() {
+        let title = |words| Geometry::of(words).unwrap().title();
+        assert_eq!(title("-l5 -n4"), "raid5, 4 members, left-symmetric (layout 2), chunk 512 KiB");
+        assert_eq!(
+            title("-l10 -n2 -p f2 -c64"),
+            "raid10, 2 members, far=2 (layout 0x201), chunk 64 KiB"
+        );
+        assert_eq!(title("-l1 -n2"), "raid1, 2 members");
+        assert_eq!(title("-l -1 -n1"), "linear, 1 member");
+    }
+
+    #[test]
+    fn every_printed_layout_name_can_be_typed() {
+        for level in layout::LEVELS.iter().filter(|level| !level.layouts.is_empty()) {
+            for &(_, word) in level.layouts {
+                let name = (level.layout_name)(word);
+                assert_eq!((level.parse_layout)(&name).unwrap(), word, "{} {name}", level.name);
+            }
+        }
+    }
+
+    #[test]
+    fn any_count_of_far_copies_fits_the_assumed_size() {
+        for copies in 2..=64 {
+            let words = format!("-l10 -n64 -p f{copies}");
+            assert!(Geometry::of(&words).is_ok(), "{words}");
+        }
+    }
 }

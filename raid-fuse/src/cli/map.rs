@@ -7,7 +7,7 @@ use raid_core::layout::explain::{
     Explanation, Origin, Owner, Place, array_offset, member_offset, role_name,
 };
 use raid_core::layout::{Code, Role};
-use raid_core::units::{Sectors, Slot};
+use raid_core::units::Slot;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -299,7 +299,71 @@ pub fn places_json(geometry: &Geometry, places: &[Place]) -> Vec<Value> {
     places.iter().map(place).collect()
 }
 
-/// The whole sectors of `bytes`.
-pub const fn sectors(bytes: u64) -> Sectors {
-    Sectors::floor_bytes(bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `words`, without its columns of bytes.
+    fn arrows(words: &str) -> Vec<String> {
+        let geometry = Geometry::of(words).unwrap();
+        let args = Args {
+            offset: Vec::new(),
+            member: None,
+            explain: false,
+            chunks: TABLE_CHUNKS,
+            json: false,
+            geometry: geometry::Args::default(),
+        };
+        let answers = table(&args, &geometry).unwrap();
+        let explained = answers.iter().map(|answer| match answer {
+            Answer::Array(explanation) => arrow(&geometry, explanation),
+            Answer::Member(_) => panic!("a table is about the array"),
+        });
+        explained.collect()
+    }
+
+    #[test]
+    fn far_copies_are_a_section_down_and_a_member_on() {
+        let table = arrows("-l10 -pf2 -n3 -z 8c");
+        let expected = ["0->(0,0),(1,4)", "1->(1,0),(2,4)", "2->(2,0),(0,4)", "3->(0,1),(1,5)"];
+        assert_eq!((&table[..4], table.len()), (&expected.map(String::from)[..], 12));
+    }
+
+    #[test]
+    fn rotations_of_raid5_under_their_names() {
+        // Slot and parity slot of chunks 0 to 5 on four members.
+        #[rustfmt::skip]
+        let cases = [
+            ("ls", [(0, 3), (1, 3), (2, 3), (3, 2), (0, 2), (1, 2)]),
+            ("left-asynchronous", [(0, 3), (1, 3), (2, 3), (0, 2), (1, 2), (3, 2)]),
+            ("right-symmetric", [(1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (0, 1)]),
+            ("right-data-restart", [(1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1)]),
+        ];
+        for (name, slots) in cases {
+            let table = arrows(&format!("-l5 -n4 -p {name}"));
+            for (chunk, (slot, p)) in slots.into_iter().enumerate() {
+                let row = chunk / 3;
+                assert_eq!(table[chunk], format!("{chunk}->({slot},{row}) P({p},{row})"), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn zones_of_unequal_members_in_both_orders() {
+        let sizes = "-l0 -c64 --member-sizes 3c,6c,6c";
+        let original = arrows(sizes);
+        assert_eq!(original[9..11], ["9->(2,3)", "10->(1,3)"]);
+        let alternate = arrows(&format!("{sizes} -p alternate"));
+        assert_eq!(alternate[9..11], ["9->(1,3)", "10->(2,3)"]);
+        let unset = Geometry::of(&format!("{sizes} -p unset")).unwrap_err().to_string();
+        assert!(unset.contains("original") || unset.contains("layout"), "{unset}");
+        assert!(Geometry::of("-l0 -c64 --member-sizes 4c,6c,6c -p unset").is_ok());
+    }
+
+    #[test]
+    fn striping_and_mirroring_as_courses_count_them() {
+        let striped = arrows("-l0 -n4");
+        assert_eq!((&striped[16][..], &striped[8][..]), ("16->(0,4)", "8->(0,2)"));
+        assert_eq!(arrows("-l10 -n4")[10], "10->(0,5),(1,5)");
+    }
 }

@@ -19,11 +19,17 @@ mod status;
 mod unmount;
 
 mod amount;
+mod explain_read;
+mod explain_write;
 mod geometry;
+mod info;
 mod layout;
 mod map;
 mod meaning;
+mod parity;
 mod print;
+mod survives;
+mod values;
 
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;
@@ -63,6 +69,12 @@ enum Command {
     #[command(visible_alias = "show")]
     Layout(layout::Args),
     Map(map::Args),
+    #[command(visible_alias = "pairs")]
+    Survives(survives::Args),
+    Info(info::Args),
+    ExplainRead(explain_read::Args),
+    ExplainWrite(explain_write::Args),
+    Parity(parity::Args),
 }
 
 /// Parses the arguments, runs the command, prints an error once, and says how it ended.
@@ -88,6 +100,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Layout(args) => layout::run(&args),
         Command::Map(args) => map::run(&args),
+        Command::Survives(args) => survives::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::ExplainRead(args) => explain_read::run(&args),
+        Command::ExplainWrite(args) => explain_write::run(&args),
+        Command::Parity(args) => parity::run(&args),
     }
 }
 
