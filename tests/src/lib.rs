@@ -8,7 +8,9 @@
 //! 4. [`guest`]: a guest with the kernel's own md driver; [`md`]: batches of arrays in it.
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
 //! 6. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
+//! 7. [`cli`]: the command line, run in a folder of members.
 
+pub mod cli;
 pub mod guards;
 pub mod guest;
 pub mod images;
