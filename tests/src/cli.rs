@@ -1,198 +1,172 @@
-//! The `raid-fuse` command as people use it: arrays of image files, made, mounted and taken down.
-//!
-//! A [`Served`] array is a daemon in the background and a mount. Dropping it, also by a panic,
-//! kills exactly that daemon and takes exactly that mount away.
+//! The command line under test: run in a folder of its own, with what it left checked.
 
-use crate::guards::{is_mounted, wait_until};
+use crate::guards::is_mounted;
 use crate::images::Images;
 use crate::mount::run_command;
+use crate::requires::is_root;
 use serde_json::Value;
-use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-/// Exit status of a command that was refused because something is in use.
-const IN_USE: i32 = 5;
+/// `nobody` of every distribution.
+const NOBODY: &str = "65534";
 
-/// The built binary, beside the directory of the test programs.
-///
-/// The first caller lets cargo bring it up to date, so that no test runs yesterday's code.
-pub fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = env::current_exe().expect("a running test has a path");
-        // target/debug/deps/test-0123
-        let profile = test.parent().and_then(Path::parent).expect("cargo's directories");
-        let target = profile.parent().expect("cargo's directories");
-        if let Some(cargo) = env::var_os("CARGO") {
-            let mut build = Command::new(cargo);
-            build.args(["build", "-q", "-p", "raid-fuse", "--target-dir"]).arg(target);
-            build.args(profile.ends_with("release").then_some("--release"));
-            build.current_dir(crate::requires::repository());
-            let built = build.status().expect("cargo runs");
-            assert!(built.success(), "{build:?}: {built}");
-        }
-        let binary = profile.join("raid-fuse");
-        assert!(binary.is_file(), "{} is missing: cargo build -p raid-fuse", binary.display());
-        binary
-    })
-}
-
-/// Runs `raid-fuse` with a time limit. `words` are separated by spaces; `paths` follow.
-pub fn raid_fuse(words: &str, paths: &[&Path]) -> Output {
-    run_command(Command::new(binary()).args(words.split_whitespace()).args(paths))
-}
-
-fn expect_fine(what: &str, output: &Output) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "raid-fuse {what}: {}\n{out}{err}", output.status);
-}
-
-/// An array of sparse images, and a directory to mount it on.
-#[derive(Debug)]
-pub struct ImageArray {
+/// A folder with members, in which commands run.
+pub struct Desk {
     images: Images,
-    members: Vec<PathBuf>,
-    point: PathBuf,
+    user: bool,
 }
 
-impl ImageArray {
-    /// Makes an array of `count` images of `size` bytes; `options` as typed after `create`.
-    pub fn create(options: &str, count: usize, size: u64) -> ImageArray {
-        let images = Images::new();
-        let members = images.members(count, size);
-        let paths: Vec<&Path> = members.iter().map(PathBuf::as_path).collect();
-        let what = format!("create {options} -n {count}");
-        expect_fine(&what, &raid_fuse(&what, &paths));
-        let point = images.subdir("array");
-        ImageArray { images, members, point }
-    }
-
-    /// The directory of the images, for what else a test needs.
-    pub fn images(&self) -> &Images {
-        &self.images
-    }
-
-    /// The members by slot.
-    pub fn members(&self) -> &[PathBuf] {
-        &self.members
-    }
-
-    /// Mounts all members.
-    pub fn mount(&self) -> Served {
-        self.mount_without(&[], "")
-    }
-
-    /// Mounts without the members in the `missing` slots; `options` as typed.
-    pub fn mount_without(&self, missing: &[usize], options: &str) -> Served {
-        let there = self.members.iter().enumerate().filter(|(slot, _)| !missing.contains(slot));
-        let mut paths: Vec<&Path> = there.map(|(_, path)| path.as_path()).collect();
-        paths.push(&self.point);
-        let degraded = if missing.is_empty() { "" } else { "--degraded" };
-        let what = format!("mount {degraded} {options}");
-        // From here on something may be there to be taken down, also if the command fails.
-        let mut served = Served { point: self.point.clone(), daemon: None };
-        let output = raid_fuse(&what, &paths);
-        served.daemon = daemons_of(&self.point).first().copied();
-        expect_fine(&what, &output);
-        assert!(served.daemon.is_some(), "a daemon serves {}", self.point.display());
-        served
-    }
-}
-
-/// A mounted array.
+/// How a command ended and what it said.
 #[derive(Debug)]
-pub struct Served {
-    point: PathBuf,
-    daemon: Option<i32>,
+pub struct Ran {
+    /// Its exit code; -1 if a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
 }
 
-impl Served {
-    /// The volume file.
-    pub fn volume(&self) -> PathBuf {
-        self.point.join("volume")
+impl Desk {
+    /// An empty folder.
+    #[expect(clippy::new_without_default, reason = "it makes a directory: nothing is default")]
+    pub fn new() -> Desk {
+        Desk { images: Images::new(), user: false }
     }
 
-    /// What `status --json` says.
-    pub fn status(&self) -> Value {
-        let output = raid_fuse("status --json", &[&self.point]);
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("status of {}: {error}", self.point.display()))
-    }
-
-    /// Waits until no resync is needed any more.
-    pub fn wait_in_sync(&self) {
-        let done = wait_until(|| self.status()["resync"].is_null());
-        assert!(done, "the resync does not end: {}", self.status());
-    }
-
-    /// Unmounts with `raid-fuse unmount` and expects a clean end. Waits for those who let go of
-    /// the volume a moment late, as the kernel does after `losetup -d`.
-    pub fn unmount(mut self) {
-        let mut last = None;
-        let done = wait_until(|| {
-            let output = raid_fuse("unmount", &[&self.point]);
-            let free = output.status.code() != Some(IN_USE);
-            last = Some(output);
-            free
-        });
-        let output = last.expect("it was tried at least once");
-        assert!(done, "the mount stays busy: {}", String::from_utf8_lossy(&output.stderr));
-        expect_fine("unmount", &output);
-        self.daemon = None;
-        assert!(!is_mounted(&self.point), "{} is unmounted", self.point.display());
-    }
-
-    /// kill -9 of the daemon; returns when it is gone. The dead mount stays, as after a crash.
-    pub fn kill(mut self) {
-        let daemon = self.daemon.take().expect("a daemon serves");
-        kill(daemon);
-        let gone = wait_until(|| !runs(daemon));
-        assert!(gone, "daemon {daemon} survives kill -9");
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(daemon) = self.daemon.take() {
-            kill(daemon);
+    /// An empty folder of an ordinary user, who then runs the commands. Needs root or is the
+    /// user already.
+    pub fn of_user() -> Desk {
+        let desk = Desk { images: Images::new(), user: is_root() };
+        if desk.user {
+            let all = |mode| fs::Permissions::from_mode(mode);
+            fs::set_permissions(desk.dir(), all(0o777)).unwrap();
+            fs::copy(program(), desk.path("raid-fuse")).unwrap();
+            fs::set_permissions(desk.path("raid-fuse"), all(0o755)).unwrap();
         }
-        while is_mounted(&self.point) {
-            // Lazily: a test that fails may have the volume open.
-            let output = run_command(Command::new("umount").arg("-l").arg(&self.point));
-            if !output.status.success() {
-                eprintln!("{}: {}", self.point.display(), String::from_utf8_lossy(&output.stderr));
-                return;
+        desk
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        self.images.dir()
+    }
+
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.images.path(name)
+    }
+
+    /// New zeroed members, named by words parted by spaces.
+    pub fn members(&self, names: &str, bytes: u64) {
+        for name in names.split_whitespace() {
+            let path = self.images.member(name, bytes);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+    }
+
+    /// An empty folder inside, for everybody.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.images.subdir(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        path
+    }
+
+    /// Runs `raid-fuse` with words parted by spaces.
+    pub fn run(&self, words: &str) -> Ran {
+        self.run_words(&words.split_whitespace().collect::<Vec<&str>>())
+    }
+
+    /// Runs `raid-fuse` with these words.
+    pub fn run_words(&self, words: &[&str]) -> Ran {
+        let mut command = match self.user {
+            true => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+                command.arg(self.path("raid-fuse"));
+                command
+            }
+            false => Command::new(program()),
+        };
+        command.args(words).current_dir(self.dir()).env("TMPDIR", self.dir());
+        Ran::new(run_command(&mut command))
+    }
+
+    /// Runs a shell line in the folder; the word `raid-fuse` stands for the program.
+    pub fn shell(&self, line: &str) -> Ran {
+        let line = line.replace("raid-fuse ", &format!("'{}' ", program().display()));
+        Ran::new(run_command(Command::new("sh").args(["-c", &line]).current_dir(self.dir())))
+    }
+
+    /// Runs and expects success; answers standard output.
+    pub fn fine(&self, words: &str) -> String {
+        let ran = self.run(words);
+        assert_eq!(ran.code, 0, "{words}: {ran:?}");
+        ran.out
+    }
+
+    /// Runs and expects JSON with any exit code, and nothing else on standard output.
+    pub fn json(&self, words: &str) -> Value {
+        let ran = self.run(words);
+        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{words}: {error}: {ran:?}"))
+    }
+
+    /// Runs and expects this exit code and a word on standard error, and that no file of the
+    /// folder changed.
+    pub fn refused(&self, words: &str, code: i32, word: &str) {
+        let before = self.prints();
+        let ran = self.run(words);
+        assert_eq!(ran.code, code, "{words}: {ran:?}");
+        assert!(ran.err.contains(word), "{words}: {word:?} is not in {}", ran.err);
+        let said = ran.err.starts_with("raid-fuse: ") || ran.err.starts_with("error: ");
+        assert!(said, "{words}: {}", ran.err);
+        assert_eq!(self.prints(), before, "{words} changed something");
+    }
+
+    /// A checksum and the length of each file of the folder.
+    pub fn prints(&self) -> Vec<(PathBuf, u64, u32)> {
+        let files = fs::read_dir(self.dir()).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.is_file());
+        let print = |path: PathBuf| {
+            let bytes = fs::read(&path).unwrap();
+            (path, bytes.len() as u64, crc32fast::hash(&bytes))
+        };
+        let mut prints: Vec<_> = files.map(print).collect();
+        prints.sort();
+        prints
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let folders = fs::read_dir(self.dir()).into_iter().flatten().flatten();
+        for path in folders.map(|entry| entry.path()) {
+            if is_mounted(&path) {
+                let text = path.to_string_lossy().into_owned();
+                let ran = self.run_words(&["unmount", "--lazy", &text]);
+                if ran.code != 0 {
+                    eprintln!("unmount {text}: {ran:?}");
+                }
             }
         }
     }
 }
 
-/// Processes of our binary that have the mount point among their arguments.
-fn daemons_of(point: &Path) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").expect("the table of processes");
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let ours = |pid: &i32| {
-        // Processes come and go while we look; those that are gone are not ours.
-        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = words.split(|byte| *byte == 0);
-        exe == binary() && words.any(|word| word == point.as_os_str().as_encoded_bytes())
-    };
-    pids.filter(ours).collect()
+impl Ran {
+    fn new(output: Output) -> Ran {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = output.status.code().unwrap_or(-1);
+        Ran { code, out: text(&output.stdout), err: text(&output.stderr) }
+    }
 }
 
-fn kill(pid: i32) {
-    // SAFETY: kill(2) takes two integers. The daemon lives as long as its mount is ours.
-    let _gone_already = unsafe { libc::kill(pid, libc::SIGKILL) };
-}
-
-/// True if the process exists and is more than an entry in the table.
-fn runs(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+/// The program, beside the tests that cargo built.
+pub fn program() -> PathBuf {
+    let own = std::env::current_exe().expect("a test has a file");
+    let deps = own.parent().expect("a file is in a folder");
+    let target = deps.parent().expect("tests are two folders below target");
+    target.join("raid-fuse-under-test")
 }

@@ -9,7 +9,8 @@
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
 //! 6. [`ours`], [`power`]: arrays of our own making, and power cuts.
 //! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
-//! 8. [`cli`]: arrays served by the built `raid-fuse`; [`redundancy`]: is their parity right?
+//! 8. [`cli`]: the command line, run in a folder of members.
+//! 9. [`served`]: arrays served by the command; [`redundancy`]: is their parity right?
 
 pub mod cli;
 pub mod guards;
@@ -23,4 +24,5 @@ pub mod pattern;
 pub mod power;
 pub mod redundancy;
 pub mod requires;
+pub mod served;
 pub mod volume;

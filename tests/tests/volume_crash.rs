@@ -2,7 +2,7 @@
 //! the resync makes all redundancy right again.
 
 use raid_core::sim::rng::Rng;
-use raid_tests::cli::{ImageArray, Served};
+use raid_tests::served::{ImageArray, Served};
 use raid_tests::guards::{Loop, Mount};
 use raid_tests::images::MIB;
 use raid_tests::mount::fine;

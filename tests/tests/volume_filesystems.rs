@@ -1,7 +1,7 @@
 //! File systems in the volume of a mounted array, as people use them: through a loop device or
 //! with a FUSE server, on a whole array and again without members.
 
-use raid_tests::cli::{ImageArray, Served};
+use raid_tests::served::{ImageArray, Served};
 use raid_tests::guards::{Loop, Mount, Process};
 use raid_tests::images::MIB;
 use raid_tests::mount::fine;
