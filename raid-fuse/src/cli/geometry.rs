@@ -84,7 +84,7 @@ impl Args {
     /// Builds the layout, or says why there is none.
     pub fn build(&self) -> Result<Geometry> {
         if !self.from.is_empty() {
-            return self.from_members();
+            return self.members_geometry();
         }
         let name = self.level.as_deref().ok_or_else(|| {
             Error::invalid(
@@ -157,7 +157,7 @@ impl Args {
     }
 
     /// The geometry that members agree on; only their own order of raid0 can be overruled.
-    fn from_members(&self) -> Result<Geometry> {
+    fn members_geometry(&self) -> Result<Geometry> {
         let mut records: Vec<(&str, Found)> = Vec::new();
         for name in &self.from {
             records.push((name, record(name)?));
@@ -177,8 +177,10 @@ impl Args {
         }
         let mut members = vec![Sectors::ZERO; array.slots as usize];
         for (_, found) in &records {
-            if let DeviceRole::Active(slot) = array.role(found.member.number) {
-                members[slot.index()] = found.member.data_len;
+            if let DeviceRole::Active(slot) = array.role(found.member.number)
+                && let Some(member) = members.get_mut(slot.index())
+            {
+                *member = found.member.data_len;
             }
         }
         if matches!(array.level, -1 | 0) {
