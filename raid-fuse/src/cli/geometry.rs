@@ -188,7 +188,8 @@ impl Args {
             let absent: SlotSet = absent.collect();
             if !absent.is_empty() {
                 return Err(Error::invalid(format!(
-                    "{} is built from the sizes of all members: give --from also for slots {absent}",
+                    "{} is built from the sizes of all members: give --from also for slots \
+                     {absent}",
                     level.name
                 )));
             }
@@ -341,6 +342,7 @@ mod tests {
         assert!(said("-l5").contains("how many members"));
         assert!(said("-l0 -n2 --member-sizes 3c,4c,5c").contains("-n says 2 members"));
         assert!(said("-l 7 -n2").contains("known are linear, raid0"));
+        assert!(said("-l10 -n3 -p n4").contains("4 copies: that needs at least 4 members, not 3"));
         assert!(said("-l5 -n3 -p f2").contains("raid5 has no layout 'f2'"));
     }
 
