@@ -163,8 +163,10 @@ mod tests {
     #[test]
     fn the_way_that_reads_less_is_taken() {
         use Way::*;
+        // Level, slots, first sector, sectors, missing, way, units read.
+        type Case<'a> = (&'a str, u16, u64, u64, &'a [u16], Way, usize);
         #[rustfmt::skip]
-        let cases: &[(&str, u16, u64, u64, &[u16], Way, usize)] = &[
+        let cases: &[Case] = &[
             ("raid5", 5, 0, 8, &[], Modify, 2),
             ("raid5", 4, 0, 8, &[], Reconstruct, 2),
             ("raid5", 5, 0, 32, &[], Full, 0),

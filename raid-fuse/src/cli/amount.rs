@@ -22,14 +22,17 @@ pub struct Scale {
 pub fn bytes(what: &str, text: &str, scale: Scale) -> Result<u64> {
     let word = text.trim();
     let wrong = || Error::invalid(format!("{what}: found '{text}'; give it as {FORMS}"));
-    if let Some(hex) = word.strip_prefix("0x").or(word.strip_prefix("0X")) {
-        let digits = hex.chars().all(|c| c.is_ascii_hexdigit());
-        return u64::from_str_radix(hex, 16).ok().filter(|_| digits).ok_or_else(wrong);
-    }
-    let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
-    let (digits, unit) = word.split_at(end);
-    let unit = unit_bytes(unit.trim(), scale).ok_or_else(wrong)?;
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let hex = word.strip_prefix("0x").or(word.strip_prefix("0X"));
+    let (number, unit) = match hex {
+        Some(hex) if hex.starts_with('+') => return Err(wrong()),
+        Some(hex) => (u64::from_str_radix(hex, 16), ""),
+        None => {
+            let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+            (word[..end].parse(), word[end..].trim())
+        }
+    };
+    let number = number.map_err(|_| wrong())?;
+    let unit = unit_bytes(unit, scale).ok_or_else(wrong)?;
     let total = number.checked_mul(unit).filter(|&total| total <= i64::MAX as u64);
     total.ok_or_else(|| Error::invalid(format!("{what}: {text} is larger than any device")))
 }
@@ -77,7 +80,9 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(bytes("x", text, SCALE).unwrap(), expected, "{text}");
         }
-        assert_eq!(bytes("x", "64", Scale { bare: 1024, ..SCALE }).unwrap(), 65_536);
+        for text in ["64", "0x40"] {
+            assert_eq!(bytes("x", text, Scale { bare: 1024, ..SCALE }).unwrap(), 65_536);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::geometry::{self, Geometry, slot_numbers};
 use super::map::{hinted, places_json};
-use super::print;
+use super::out;
 use super::survives::braces;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::explain::{self, ReadExplanation, role_name};
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let rounds = rounds(&requests);
     if args.json {
         let requests_json: Vec<Value> = requests.iter().map(|r| r.json(&geometry)).collect();
-        print::json(&json!({
+        out::json(&json!({
             "geometry": geometry.json(),
             "failed": slot_numbers(&missing),
             "requests": requests_json,
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         requests.iter().for_each(|request| request.write_text(&geometry, &mut out));
         write_rounds(&requests, &rounds, &mut out);
-        print::text(&out)?;
+        out::print(&out)?;
     }
     let dead = requests.iter().flat_map(|r| &r.pieces).any(|piece| piece.read.is_err());
     Ok(if dead { ExitCode::from(super::exit::DEAD) } else { ExitCode::SUCCESS })

@@ -84,7 +84,7 @@ impl Args {
     /// Builds the layout, or says why there is none.
     pub fn build(&self) -> Result<Geometry> {
         if !self.from.is_empty() {
-            return self.from_members();
+            return self.members_geometry();
         }
         let name = self.level.as_deref().ok_or_else(|| {
             Error::invalid(
@@ -157,7 +157,7 @@ impl Args {
     }
 
     /// The geometry that members agree on; only their own order of raid0 can be overruled.
-    fn from_members(&self) -> Result<Geometry> {
+    fn members_geometry(&self) -> Result<Geometry> {
         let mut records: Vec<(&str, Found)> = Vec::new();
         for name in &self.from {
             records.push((name, record(name)?));
@@ -177,8 +177,10 @@ impl Args {
         }
         let mut members = vec![Sectors::ZERO; array.slots as usize];
         for (_, found) in &records {
-            if let DeviceRole::Active(slot) = array.role(found.member.number) {
-                members[slot.index()] = found.member.data_len;
+            if let DeviceRole::Active(slot) = array.role(found.member.number)
+                && let Some(member) = members.get_mut(slot.index())
+            {
+                *member = found.member.data_len;
             }
         }
         if matches!(array.level, -1 | 0) {
@@ -186,7 +188,8 @@ impl Args {
             let absent: SlotSet = absent.collect();
             if !absent.is_empty() {
                 return Err(Error::invalid(format!(
-                    "{} is built from the sizes of all members: give --from also for slots {absent}",
+                    "{} is built from the sizes of all members: give --from also for slots \
+                     {absent}",
                     level.name
                 )));
             }
@@ -339,6 +342,7 @@ mod tests {
         assert!(said("-l5").contains("how many members"));
         assert!(said("-l0 -n2 --member-sizes 3c,4c,5c").contains("-n says 2 members"));
         assert!(said("-l 7 -n2").contains("known are linear, raid0"));
+        assert!(said("-l10 -n3 -p n4").contains("4 copies: that needs at least 4 members, not 3"));
         assert!(said("-l5 -n3 -p f2").contains("raid5 has no layout 'f2'"));
     }
 

@@ -1,7 +1,7 @@
 //! `raid-fuse info`: what a geometry gives: size, tolerance, and the numbers a file system wants.
 
 use super::geometry::{self, Geometry};
-use super::{amount, meaning, print};
+use super::{amount, meaning, out};
 use raid_core::error::Result;
 use raid_core::layout::Region;
 use raid_core::units::{Slot, StripeNo};
@@ -43,8 +43,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let geometry = args.geometry.build()?;
     let facts = Facts::of(&geometry);
     match args.json {
-        true => print::json(&facts.json(&geometry))?,
-        false => print::text(&facts.text(&geometry))?,
+        true => out::json(&facts.json(&geometry))?,
+        false => out::print(&facts.text(&geometry))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +71,7 @@ impl Facts {
     fn of(geometry: &Geometry) -> Facts {
         let shape = geometry.layout.shape();
         let (io_min, io_opt) = (shape.chunk.bytes(), geometry.layout.io_opt().bytes());
-        let whole = io_min > 0 && io_opt > 0 && io_opt % io_min == 0;
+        let whole = io_min > 0 && io_opt > 0 && io_opt.is_multiple_of(io_min);
         let layout = &*geometry.layout;
         let zone = |region: &Region| {
             let mut slots: Vec<Slot> = (0..region.period.min(region.stripes))
@@ -106,13 +106,13 @@ impl Facts {
 
     /// `mkfs.ext4` options: blocks in a chunk and in a row of data.
     fn ext4(&self) -> Option<(u64, u64)> {
-        let stride = (self.io_min % BLOCK == 0).then_some(self.io_min / BLOCK)?;
+        let stride = self.io_min.is_multiple_of(BLOCK).then_some(self.io_min / BLOCK)?;
         self.width.map(|width| (stride, stride * width))
     }
 
     /// `mkfs.xfs` options: bytes in a chunk and chunks in a row of data.
     fn xfs(&self) -> Option<(u64, u64)> {
-        self.width.filter(|_| self.io_min % BLOCK == 0).map(|width| (self.io_min, width))
+        self.width.filter(|_| self.io_min.is_multiple_of(BLOCK)).map(|width| (self.io_min, width))
     }
 
     fn text(&self, geometry: &Geometry) -> String {

@@ -4,7 +4,7 @@
 //! are marked. Wide arrays are drawn in blocks of members.
 
 use super::geometry::{self, Geometry};
-use super::{amount, meaning, print};
+use super::{amount, meaning, out};
 use raid_core::error::{Error, Result};
 use raid_core::layout::picture::{self, Cell, Line, Mark, Options, Picture, picture};
 use raid_core::layout::svg::svg;
@@ -64,11 +64,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let geometry = args.geometry.build()?;
     let drawn = draw(args, &geometry)?;
     match (&args.svg, args.json) {
-        (Some(file), _) if file == "-" => print::text(&svg(&drawn))?,
+        (Some(file), _) if file == "-" => out::print(&svg(&drawn))?,
         (Some(file), _) => std::fs::write(Path::new(file), svg(&drawn))
             .map_err(|e| Error::io(format!("writing {file}"), e))?,
-        (None, true) => print::json(&to_json(&geometry, &drawn))?,
-        (None, false) => print::text(&to_text(&geometry, &drawn, args.width))?,
+        (None, true) => out::json(&to_json(&geometry, &drawn))?,
+        (None, false) => out::print(&to_text(&geometry, &drawn, args.width))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `raid-fuse map`: from a byte of the array to the members and back, with the arithmetic.
 
 use super::geometry::{self, Geometry, counts_chunks};
-use super::print;
+use super::out;
 use raid_core::error::{Error, Result};
 use raid_core::layout::explain::{
     Explanation, Origin, Owner, Place, array_offset, member_offset, role_name,
@@ -60,9 +60,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let answers = answers(args, &geometry)?;
     if args.json {
         let answers: Vec<Value> = answers.iter().map(|a| a.json(&geometry)).collect();
-        print::json(&json!({ "geometry": geometry.json(), "answers": answers }))?;
+        out::json(&json!({ "geometry": geometry.json(), "answers": answers }))?;
     } else {
-        print::text(&to_text(args, &geometry, &answers))?;
+        out::print(&to_text(args, &geometry, &answers))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,6 @@ mod layout;
 mod map;
 mod meaning;
 mod parity;
-mod print;
 mod survives;
 mod values;
 

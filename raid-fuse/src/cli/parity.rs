@@ -1,6 +1,6 @@
 //! `raid-fuse parity`: parity of a few values by hand, and why it is XOR and not addition.
 
-use super::print;
+use super::out;
 use super::values::{decimal, hex, hexadecimal};
 use raid_core::error::{Error, Result};
 use raid_core::teach::Parity;
@@ -77,8 +77,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     match args.json {
-        true => print::json(&value)?,
-        false => print::text(&text)?,
+        true => out::json(&value)?,
+        false => out::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `raid-fuse survives`: which losses an array survives, and what a fatal one takes with it.
 
 use super::geometry::{self, Geometry, counts_chunks, slot_numbers};
-use super::print;
+use super::out;
 use raid_core::error::{Error, Result};
 use raid_core::layout::{Lost, lost, surviving_sets};
 use raid_core::units::SlotSet;
@@ -12,6 +12,9 @@ use std::process::ExitCode;
 
 /// Sets printed on each side before the rest is only counted.
 const SETS_SHOWN: usize = 200;
+
+/// Most members whose pairs are counted without being asked for.
+const PAIRS_OF_MAX: u16 = 400;
 
 /// Columns of the lists.
 const WIDTH: usize = 96;
@@ -66,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let counts = counts(args, &geometry)?;
     if args.json {
         let failures: Vec<Value> = counts.iter().map(Count::json).collect();
-        print::json(&json!({
+        out::json(&json!({
             "geometry": geometry.json(),
             "tolerance": geometry.layout.shape().tolerance,
             "hazard": hazard(&geometry),
@@ -81,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for count in &counts {
         count.write_text(args.all, &mut out);
     }
-    print::text(&out)?;
+    out::print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,6 +105,7 @@ fn counts(args: &Args, geometry: &Geometry) -> Result<Vec<Count>> {
             )));
         }
         Some(failures) => failures..=failures,
+        None if slots > PAIRS_OF_MAX => 1..=1,
         None => 1..=slots.min(2),
     };
     let count = |failures| {
@@ -179,7 +183,7 @@ fn run_missing(args: &Args, geometry: &Geometry) -> Result<ExitCode> {
     let lost = lost(layout, &missing, args.ranges.max(1));
     if args.json {
         let ranges: Vec<Value> = lost.ranges.iter().map(range_json).collect();
-        print::json(&json!({
+        out::json(&json!({
             "geometry": geometry.json(),
             "missing": slot_numbers(&missing),
             "survives": survives,
@@ -189,7 +193,7 @@ fn run_missing(args: &Args, geometry: &Geometry) -> Result<ExitCode> {
     } else {
         let mut out = format!("{}\n{}", geometry.title(), geometry.note());
         write_lost(geometry, &missing, survives, &lost, &mut out);
-        print::text(&out)?;
+        out::print(&out)?;
     }
     Ok(if survives { ExitCode::SUCCESS } else { ExitCode::from(super::exit::DEAD) })
 }

@@ -107,7 +107,7 @@ pub fn checked(params: &Params) -> Result<Word> {
         "it keeps only one copy: at least 2 are needed"
     } else if word.copies() > params.slots {
         return Err(Error::invalid(format!(
-            "raid10 layout {} keeps {} copies: that needs at least {0} members, not {}",
+            "raid10 layout {} keeps {} copies: that needs at least {1} members, not {}",
             layout_name(number),
             word.copies(),
             params.slots

@@ -7,7 +7,7 @@ mod contents;
 
 use super::explain_read::check_range;
 use super::geometry::{self, Geometry, slot_numbers};
-use super::print;
+use super::out;
 use super::survives::braces;
 use raid_core::error::{Error, Result};
 use raid_core::layout::{Code, Role};
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let parts = teach::write(&*geometry.layout, at, sectors, &missing, !args.unsynced);
     let result = contents.as_ref().map(|contents| contents.result(&parts[0])).transpose()?;
     if args.json {
-        print::json(&json!({
+        out::json(&json!({
             "geometry": geometry.json(),
             "failed": slot_numbers(&missing),
             "array_offset": start,
@@ -89,11 +89,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }))?;
     } else {
         let mut out = head(args, &geometry, &missing, start, len);
-        parts.iter().for_each(|part| part_text(&geometry, part, args.unsynced, &mut out));
+        parts.iter().for_each(|part| part_text(&geometry, part, &mut out));
         if let Some(result) = &result {
             result.write_text(&mut out);
         }
-        print::text(&out)?;
+        out::print(&out)?;
     }
     let lost = parts.iter().any(|part| part.way == Way::Lost);
     Ok(if lost { ExitCode::from(super::exit::DEAD) } else { ExitCode::SUCCESS })
@@ -151,7 +151,7 @@ fn head(args: &Args, geometry: &Geometry, missing: &SlotSet, start: u64, len: u6
     out
 }
 
-fn part_text(geometry: &Geometry, part: &Part, unsynced: bool, out: &mut String) {
+fn part_text(geometry: &Geometry, part: &Part, out: &mut String) {
     let (low, high) = (part.low.bytes(), part.high.bytes());
     let _ = writeln!(
         out,
@@ -176,7 +176,7 @@ fn part_text(geometry: &Geometry, part: &Part, unsynced: bool, out: &mut String)
             };
         }
     }
-    let _ = writeln!(out, "  taken: {}: {}", part.way.word(), reason(part, unsynced));
+    let _ = writeln!(out, "  taken: {}: {}", part.way.word(), reason(part));
     if !part.plan.is_empty() {
         let _ = writeln!(out, "  plan: {}", part.plan);
     }
@@ -201,7 +201,7 @@ fn names(roles: &[Role]) -> String {
 }
 
 /// Why this way was taken.
-fn reason(part: &Part, unsynced: bool) -> String {
+fn reason(part: &Part) -> String {
     let count = |reads: &Option<Vec<Role>>| reads.as_ref().map(Vec::len);
     let (modify, reconstruct) = (count(&part.modify), count(&part.reconstruct));
     match (part.way, modify, reconstruct) {
@@ -220,7 +220,6 @@ fn reason(part: &Part, unsynced: bool) -> String {
             "a unit that stays is missing, so parity cannot be made anew".to_string()
         }
         (Way::Reconstruct, Some(modify), Some(reconstruct)) if modify < reconstruct => {
-            debug_assert!(unsynced, "only then more is read");
             "parity is not known to be right, and read-modify-write would keep it wrong".to_string()
         }
         (Way::Reconstruct, Some(modify), Some(reconstruct)) if modify == reconstruct => {
@@ -268,7 +267,7 @@ mod tests {
         let (at, len) = (Sectors::floor_bytes(start), Sectors::floor_bytes(len));
         let mut out = String::new();
         for part in teach::write(&*geometry.layout, at, len, &missing, !unsynced) {
-            part_text(&geometry, &part, unsynced, &mut out);
+            part_text(&geometry, &part, &mut out);
         }
         out
     }
