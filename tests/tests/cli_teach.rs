@@ -1,28 +1,12 @@
 //! The teaching commands as they are typed: numbers that books and users found, exit codes, JSON
 //! that is nothing but JSON, and everything printed accepted back.
 
+use raid_tests::cli::program;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
-
-/// The command, built from this source: cargo builds only what tests of its own package need.
-fn binary() -> &'static PathBuf {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--package", "raid-fuse"]);
-        build.args(profile.ends_with("release").then_some("--release"));
-        assert!(build.status().unwrap().success(), "raid-fuse builds");
-        profile.join("raid-fuse")
-    })
-}
 
 fn raid_fuse(words: &str) -> Output {
-    Command::new(binary()).args(words.split_whitespace()).output().unwrap()
+    Command::new(program()).args(words.split_whitespace()).output().unwrap()
 }
 
 /// Standard output of a command that must succeed.

@@ -1,14 +1,14 @@
 //! kill -9 of the daemon, over and over: what was acknowledged as durable is there afterwards, and
 //! the resync makes all redundancy right again.
 
-use raid_core::sim::rng::Rng;
-use raid_tests::served::{ImageArray, Served};
+use raid_core::sim::Rng;
 use raid_tests::guards::{Loop, Mount};
 use raid_tests::images::MIB;
 use raid_tests::mount::fine;
 use raid_tests::pattern::Pattern;
 use raid_tests::redundancy::assert_consistent;
 use raid_tests::requires::{self, Need};
+use raid_tests::served::{ImageArray, Served};
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,12 +1,12 @@
 //! File systems in the volume of a mounted array, as people use them: through a loop device or
 //! with a FUSE server, on a whole array and again without members.
 
-use raid_tests::served::{ImageArray, Served};
 use raid_tests::guards::{Loop, Mount, Process};
 use raid_tests::images::MIB;
 use raid_tests::mount::fine;
 use raid_tests::pattern::Pattern;
 use raid_tests::requires::{self, Need};
+use raid_tests::served::{ImageArray, Served};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,11 +2,11 @@
 //!
 //! `RAID_FIO_SECONDS=600 cargo test -p raid-tests --test volume_fio` runs each for ten minutes.
 
-use raid_tests::served::ImageArray;
 use raid_tests::guards::Process;
 use raid_tests::images::MIB;
 use raid_tests::redundancy::assert_consistent;
 use raid_tests::requires::{self, Need};
+use raid_tests::served::ImageArray;
 use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
