@@ -6,7 +6,7 @@
 //! | 1 | failed; for `status`: degraded |
 //! | 2 | too few members to serve the data |
 //! | 3 | members are missing and `--degraded` was not given |
-//! | 4 | something would be overwritten or misused: needs `--force` or another name; for `status`: it could not be found out |
+//! | 4 | refused: needs `--force` or another name; for `status`: it could not be found out |
 //! | 5 | somebody else holds a member or the mount point |
 //! | 64 | the command line makes no sense |
 

@@ -101,7 +101,7 @@ fn bar(resync: &Resync) -> String {
     let promille = (done.min(total) * 1000 / total) as usize;
     let filled = promille / 50;
     let left = total.saturating_sub(done);
-    let tenths = if speed == 0 { 0 } else { left / speed * 10 / 60 };
+    let tenths = left.checked_div(speed).unwrap_or_default() * 10 / 60;
     format!(
         "[{}>{}]  resync ={:>3}.{}% ({done}/{total}) finish={}.{}min speed={speed}K/sec",
         "=".repeat(filled),
@@ -120,5 +120,77 @@ fn pages(bitmap: &Bitmap) -> String {
         bytes if bytes >= 1024 => format!("{}KB", bytes >> 10),
         bytes => format!("{bytes}B"),
     };
-    format!("bitmap: {pages}/{pages} pages [{}KB], {chunk} chunk", pages * 4)
+    format!("bitmap: {pages}/{pages} pages [{}KB], {chunk} chunk\n", pages * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report(level: i32, layout: u32, slots: u16) -> Report {
+        let member = |slot| {
+            json!({
+                "slot": slot, "path": format!("/dev/loop{slot}"), "number": slot,
+                "state": "active sync", "write_mostly": false, "device_uuid": null,
+                "data_offset_bytes": null, "errors": 0,
+            })
+        };
+        let members: Vec<_> = (0..slots).map(member).collect();
+        let name = if level == -1 { "linear".into() } else { format!("raid{level}") };
+        let report = json!({
+            "uuid": "", "name": "vm:0", "health": "ok", "state": "clean", "running": true,
+            "read_only": false, "level": name, "level_number": level, "layout": null,
+            "layout_number": layout, "metadata": "1.2", "chunk_bytes": 65536,
+            "size_bytes": 30720 << 10, "component_bytes": null, "slots": slots, "active": slots,
+            "working": slots, "failed": 0, "created_seconds": 0, "updated_seconds": 0,
+            "events": 0, "bitmap": null, "resync": null, "members": members, "counters": {},
+            "warnings": [],
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    /// Texts of Linux 6.1.
+    #[test]
+    fn levels_are_told_as_by_the_kernel() {
+        let cases = [
+            (4, 0, " level 4, 64k chunk, algorithm 0 [2/2] [UU]"),
+            (5, 2, " level 5, 64k chunk, algorithm 2 [2/2] [UU]"),
+            (10, 0x102, " 64K chunks 2 near-copies [2/2] [UU]"),
+            (10, 0x201, " 64K chunks 2 far-copies [2/2] [UU]"),
+            (10, 0x1_0201, " 64K chunks 2 offset-copies [2/2] [UU]"),
+            (0, 1, " 64k chunks"),
+            (-1, 0, " 64k rounding"),
+            (1, 0, " [2/2] [UU]"),
+        ];
+        for (level, layout, words) in cases {
+            let report = report(level, layout, 2);
+            let expected = format!(
+                "Personalities : [{0}]\nmd0 : active {0} loop1[1] loop0[0]\n      30720 blocks \
+                 super 1.2{words}\n      \nunused devices: <none>\n",
+                report.level
+            );
+            assert_eq!(text(&report), expected);
+        }
+    }
+
+    #[test]
+    fn members_have_their_flags_and_a_resync_its_bar() {
+        let mut report = report(1, 0, 3);
+        report.members[1].state = "faulty".into();
+        report.members[2].write_mostly = true;
+        report.active = 2;
+        report.bitmap = Some(Bitmap { chunk_bytes: 64 << 20, bits: 1 });
+        let (done_bytes, total_bytes) = (18432 << 10, 30720 << 10);
+        report.resync =
+            Some(Resync { running: true, done_bytes, total_bytes, speed_bytes: 1000 << 10 });
+        let expected = "md0 : active raid1 loop2[2](W) loop1[1](F) loop0[0]\n      30720 blocks \
+                        super 1.2 [3/2] [U_U]\n      [============>........]  resync = 60.0% \
+                        (18432/30720) finish=0.2min speed=1000K/sec\n      bitmap: 1/1 pages \
+                        [4KB], 65536KB chunk\n\nunused devices: <none>\n";
+        assert!(text(&report).ends_with(expected), "{}", text(&report));
+        report.resync = report.resync.map(|resync| Resync { running: false, ..resync });
+        report.bitmap = None;
+        assert!(text(&report).contains("[U_U]\n      \tresync=PENDING\n      \nunused"));
+    }
 }
