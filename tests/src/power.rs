@@ -14,7 +14,6 @@ pub struct Supply {
 
 impl Supply {
     /// Power that never ends before [`Supply::last`] is called.
-    #[expect(clippy::new_ret_no_self, reason = "a supply is always shared")]
     pub fn new() -> Arc<Supply> {
         Arc::new(Supply { writes_left: AtomicI64::new(i64::MAX) })
     }

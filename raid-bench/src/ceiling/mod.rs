@@ -73,7 +73,7 @@ impl Drop for Server {
 
 /// Something that is measured.
 enum Target {
-    Mounted(Client, Option<PathBuf>),
+    Mounted(Box<Client>, Option<PathBuf>),
     Called(Array),
 }
 
@@ -86,14 +86,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut targets: Vec<(String, Target)> = Vec::new();
     let span = arguments.size << 20;
     let server = serve(dir.path(), "empty", &["--empty".into(), span.to_string().into()])?;
-    targets.push(("empty".into(), Target::Mounted(Client::open(&server.volume, span)?, None)));
+    targets.push((
+        "empty".into(),
+        Target::Mounted(Box::new(Client::open(&server.volume, span)?), None),
+    ));
     servers.push(server);
     for geometry in ARRAYS {
         let paths = members::make_filled(dir.path(), geometry, arguments.size << 20, chunk)?;
         let list: Vec<_> = paths.iter().map(|p| p.clone().into_os_string()).collect();
         let server = serve(dir.path(), geometry.name, &list)?;
         let stats = server.volume.with_file_name("stats");
-        let client = Client::open(&server.volume, span)?;
+        let client = Box::new(Client::open(&server.volume, span)?);
         targets.push((geometry.name.into(), Target::Mounted(client, Some(stats))));
         servers.push(server);
     }
