@@ -460,7 +460,9 @@ fn bitmap_arrays(images: &Images, rows: &[Row], kind: &str) -> Vec<Vec<PathBuf>>
         Job::new(row.name(), members).create_with(&row.geometry, more).write(&content).stop()
     };
     let jobs: Vec<Job> = rows.iter().zip(&arrays).map(job).collect();
-    md::run(&jobs).iter().for_each(|report| drop(report.expect_success()));
+    for report in &md::run(&jobs) {
+        report.expect_success();
+    }
     arrays
 }
 
