@@ -146,7 +146,16 @@ impl Job {
         self.step(&format!("expect {} {found}", guest::quote(&content)))
     }
 
-    /// Waits until md has nothing left to make consistent.
+    /// Lets md begin what it puts off until the first write to an array it has assembled.
+    pub fn read_write(self) -> Job {
+        self.step(
+            "read -r state < $SYS/array_state\n\
+             [ $state != read-auto ] || mdadm --readwrite $MD 2>&1",
+        )
+    }
+
+    /// Waits until md has nothing left to make consistent. An array that was just assembled puts
+    /// that off: see [`Job::read_write`].
     pub fn settle(self) -> Job {
         self.step("settle")
     }

@@ -146,7 +146,7 @@ fn lost_while_writing(images: &Images, i: usize, row: &Row, loss: Loss) -> Lost 
     let mut fed = devices.clone();
     match loss {
         Loss::Vanishes => {
-            let plan = format!("vanish after {}", 40 + random.below(60)).parse().unwrap();
+            let plan = format!("vanish after {}", 10 + random.below(30)).parse().unwrap();
             fed[slot] = Arc::new(FaultDevice::new(devices[slot].clone(), plan));
         }
         Loss::AbsentThenCrash => drop(fed.remove(slot)),
@@ -275,6 +275,7 @@ fn recovered_by_md(name: String, members: &[PathBuf], found: &Path) -> Job {
         .examine()
         .assemble()
         .step("read -r count < $SYS/degraded; echo \"@degraded $count\"")
+        .read_write()
         .settle()
         .check()
         .read_to(found)
@@ -302,9 +303,7 @@ fn after_a_power_cut_md_finds_what_was_answered_and_resyncs() {
     for (i, row) in sample(6).iter().enumerate() {
         let members = members(&images, &format!("cut{i}"), row);
         ours::make(row, &members, USED, true);
-        let array = ours::start(&ours::open(&members));
-        let expected = Expected::zeroes(&array);
-        array.stop().unwrap();
+        let expected = Expected::zeroes(&ours::start(&ours::open(&members)));
         let found = members[0].with_file_name("found");
         left.push((cut(&members, expected, &mut Random(i as u64)), found.clone()));
         jobs.push(recovered_by_md(row.name(), &members, &found));
@@ -350,7 +349,7 @@ fn a_resync_that_we_began_is_ended_by_md() {
         let expected = resync_begun(&members);
         let content = expected.save(&members[0].with_file_name("content"));
         positions.push(ours::decide(&ours::open(&members)).array.resync);
-        let job = Job::new(row.name(), &members).examine().assemble().settle();
+        let job = Job::new(row.name(), &members).examine().assemble().read_write().settle();
         jobs.push(job.check().expect(&content).stop());
     }
     let begun = positions.iter().flatten().filter(|at| !at.is_empty()).count();
@@ -460,7 +459,7 @@ fn bitmap_arrays(images: &Images, rows: &[Row], kind: &str) -> Vec<Vec<PathBuf>>
         Job::new(row.name(), members).create_with(&row.geometry, more).write(&content).stop()
     };
     let jobs: Vec<Job> = rows.iter().zip(&arrays).map(job).collect();
-    for report in &md::run(&jobs) {
+    for report in md::run(&jobs) {
         report.expect_success();
     }
     arrays
@@ -495,9 +494,7 @@ fn bitmaps_of_md_stay_truthful_when_we_write() {
                 jobs.push(readded(row, members, slot, &file));
             }
             _ => {
-                let array = ours::start(&ours::open(members));
-                let expected = Expected::of(CONTENT, &array);
-                array.stop().unwrap();
+                let expected = Expected::of(CONTENT, &ours::start(&ours::open(members)));
                 cuts.push((i, cut(members, expected, &mut random), file.clone()));
                 jobs.push(
                     recovered_by_md(format!("{}, cut", row.name()), members, &file).step(NOT_STALE),
