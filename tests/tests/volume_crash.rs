@@ -1,7 +1,7 @@
 //! kill -9 of the daemon, over and over: what was acknowledged as durable is there afterwards, and
 //! the resync makes all redundancy right again.
 
-use raid_core::sim::rng::Rng;
+use raid_core::sim::Rng;
 use raid_tests::cli::{ImageArray, Served};
 use raid_tests::guards::{Loop, Mount};
 use raid_tests::images::MIB;
