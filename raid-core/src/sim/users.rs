@@ -103,9 +103,7 @@ impl Users {
         let mut data = vec![0; Sectors(len).len()];
         for (i, sector) in data.chunks_mut(SECTOR as usize).enumerate() {
             let mut fill = Rng::new(self.stamp << 20 | (at + i as u64));
-            sector
-                .chunks_mut(8)
-                .for_each(|word| word.copy_from_slice(&fill.number().to_le_bytes()));
+            sector.chunks_mut(8).for_each(|word| word.copy_from_slice(&fill.number().to_le_bytes()));
         }
         let keep = match rng.once_in(4) {
             true => self.keep(oracle, rng, at, &mut data),
