@@ -5,7 +5,6 @@
 //! right again, and must find every byte that was answered for.
 
 use raid_core::device::fault::FaultDevice;
-use raid_core::driver::Array;
 use raid_core::units::{Sectors, Slot};
 use raid_tests::guest::Script;
 use raid_tests::images::{self, Images, MIB};
@@ -13,10 +12,9 @@ use raid_tests::matrix::{self, CONTENT, KernelArray, Row};
 use raid_tests::md::{self, Job, Report};
 use raid_tests::ours::{self, Expected, Random};
 use raid_tests::pattern::Pattern;
-use raid_tests::power::Supply;
+use raid_tests::power;
 use raid_tests::requires::{self, Need};
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -210,65 +208,6 @@ fn a_member_that_missed_a_single_write_before_a_crash_is_left_out_by_md() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// A request: where and what.
-type Request = (Range<u64>, Vec<u8>);
-
-/// Writes to one part of the array until the power is gone; what was answered, what was not.
-fn write_until_cut(array: &Array, part: Range<u64>, seed: u64) -> (Vec<Request>, Request) {
-    let (mut random, mut done) = (Random(seed), Vec::new());
-    loop {
-        let range = random.range(array);
-        let range = range.start.max(part.start)..range.end.min(part.end);
-        if range.is_empty() {
-            continue;
-        }
-        let mut data = vec![0; (range.end - range.start) as usize];
-        Pattern::Seeded(random.below(u64::MAX)).fill(range.start, &mut data);
-        match array.write(range.start, &data) {
-            Ok(()) => done.push((range, data)),
-            Err(_) => return (done, (range, data)),
-        }
-    }
-}
-
-/// Threads that write to an array, each to its part.
-const WRITERS: u64 = 3;
-
-/// Cuts the power of an array under writes. What must be in it, and the requests left open.
-fn cut(
-    members: &[PathBuf],
-    mut expected: Expected,
-    random: &mut Random,
-) -> (Expected, Vec<Request>) {
-    let supply = Supply::new();
-    let array = ours::start(&supply.feed(&ours::open(members)));
-    expected.write(&array, 5, random);
-    // Enough to mark the array clean and dirty once more.
-    supply.last(3 * members.len() as u32 + 4 + random.below(80) as u32);
-    let part = |i: u64| array.size() * i / WRITERS..array.size() * (i + 1) / WRITERS;
-    let results: Vec<(Vec<Request>, Request)> = std::thread::scope(|scope| {
-        let start = |i| (i, random.below(u64::MAX));
-        let seeds: Vec<(u64, u64)> = (0..WRITERS).map(start).collect();
-        let threads: Vec<_> = (seeds.into_iter())
-            .map(|(i, seed)| {
-                scope.spawn({
-                    let (array, part) = (&array, part(i));
-                    move || write_until_cut(array, part, seed)
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert!(supply.is_cut());
-    drop(array);
-    let mut open = Vec::new();
-    for (done, last) in results {
-        done.into_iter().for_each(|(range, data)| expected.put(range, &data));
-        open.push(last);
-    }
-    (expected, open)
-}
-
 /// Assembles what is not clean, lets md make it consistent, and reads it all.
 fn recovered_by_md(name: String, members: &[PathBuf], found: &Path) -> Job {
     Job::new(name, members)
@@ -305,7 +244,7 @@ fn after_a_power_cut_md_finds_what_was_answered_and_resyncs() {
         ours::make(row, &members, USED, true);
         let expected = Expected::zeroes(&ours::start(&ours::open(&members)));
         let found = members[0].with_file_name("found");
-        left.push((cut(&members, expected, &mut Random(i as u64)), found.clone()));
+        left.push((power::cut(&members, expected, &mut Random(i as u64)), found.clone()));
         jobs.push(recovered_by_md(row.name(), &members, &found));
     }
     for (report, ((expected, open), found)) in md::run(&jobs).iter().zip(left) {
@@ -495,7 +434,7 @@ fn bitmaps_of_md_stay_truthful_when_we_write() {
             }
             _ => {
                 let expected = Expected::of(CONTENT, &ours::start(&ours::open(members)));
-                cuts.push((i, cut(members, expected, &mut random), file.clone()));
+                cuts.push((i, power::cut(members, expected, &mut random), file.clone()));
                 jobs.push(
                     recovered_by_md(format!("{}, cut", row.name()), members, &file).step(NOT_STALE),
                 );

@@ -2,7 +2,7 @@
 
 use super::ask::Keep;
 use super::cells::{Cells, Task};
-use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, Waiter, Work};
+use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
 use crate::layout::{Code, Role};
@@ -408,7 +408,11 @@ impl Engine {
         if wrote && !self.publisher.is_durable(self.failure_version) {
             return self.wait_durable(self.failure_version, Waiter::Flight(id));
         }
-        let flight = self.flights.remove(id);
+        let mut flight = self.flights.remove(id);
+        if wrote && !self.publisher.is_written(self.failure_version) {
+            // The member that missed this write would be believed after the next start.
+            flight.trouble = Some((ErrorKind::Io, UNTOLD.into()));
+        }
         let next = match flight.locked {
             true => self.stripes.release(id, flight.band.stripe.no),
             false => Vec::new(),

@@ -3,7 +3,7 @@
 //! One flush of the members runs at a time; those who ask meanwhile share the next one, because
 //! the running one may have passed their writes.
 
-use super::{Action, Actions, AskId, Engine, Io, Outcome, Target, Waiter};
+use super::{Action, Actions, AskId, Engine, Io, Outcome, Target, UNTOLD, Waiter};
 use crate::error::{Error, ErrorKind};
 use crate::units::{Sectors, Slot};
 
@@ -85,6 +85,10 @@ impl Engine {
     }
 
     pub(super) fn flush_answered(&mut self, asks: Vec<AskId>, out: &mut Actions) {
-        out.extend(asks.into_iter().map(|ask| Action::Reply(ask, Outcome::Done)));
+        let told = self.publisher.is_written(self.failure_version);
+        out.extend(asks.into_iter().map(|ask| match told {
+            true => Action::Reply(ask, Outcome::Done),
+            false => Action::Reply(ask, Outcome::Failed(Error::new(ErrorKind::Io, UNTOLD))),
+        }));
     }
 }

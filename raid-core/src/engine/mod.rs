@@ -49,6 +49,9 @@ use std::sync::Arc;
 /// How long an array must be idle before it is marked clean: md's default `safe_mode_delay`.
 pub const SAFE_MODE_DELAY: Span = Span::millis(200);
 
+/// Why nothing is acknowledged that depends on a failure the survivors do not know of.
+const UNTOLD: &str = "a member failed, and the others could not be told before they failed, too";
+
 type FlightId = usize;
 
 /// Names an operation between its action and its answer.

@@ -20,8 +20,10 @@ use crate::units::{Sectors, Slot};
 pub(super) struct Publisher {
     /// Grows with every change.
     version: u64,
-    /// The newest version that is on all live members.
+    /// The newest version that nobody needs to wait for.
     durable: u64,
+    /// The newest version that is on all live members: less, once the array is broken.
+    written: u64,
     running: Option<Update>,
     waiting: Vec<(u64, Waiter)>,
     /// Updates finished so far.
@@ -43,9 +45,14 @@ enum Stage {
 }
 
 impl Publisher {
-    /// True if `version` is on the members.
+    /// True if `version` is on the members, or never will be.
     pub fn is_durable(&self, version: u64) -> bool {
         self.durable >= version
+    }
+
+    /// True if `version` is on the members.
+    pub fn is_written(&self, version: u64) -> bool {
+        self.written >= version
     }
 
     /// True if nothing is running or waiting to be written.
@@ -161,8 +168,9 @@ impl Engine {
         let update = self.publisher.running.take().expect("an update runs");
         self.publisher.durable = update.version;
         self.publisher.updates += 1;
-        if self.broken {
-            self.publisher.durable = self.publisher.version;
+        match self.broken {
+            true => self.publisher.durable = self.publisher.version,
+            false => self.publisher.written = update.version,
         }
         if self.publisher.durable < self.publisher.version {
             self.start_update(out);
