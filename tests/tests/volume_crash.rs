@@ -95,6 +95,7 @@ fn crash_under_ext4(create: &str, members: usize, rng: &mut Rng) {
     let array = ImageArray::create(create, members, 96 * MIB);
     let at = array.images().subdir("files");
     let durable = Mutex::new(Vec::new());
+    let mut resyncs = 0;
     let mut served = array.mount();
     fine(&format!("mkfs.ext4 -q -F {}", served.volume().display()));
     for round in 0..ROUNDS {
@@ -116,6 +117,7 @@ fn crash_under_ext4(create: &str, members: usize, rng: &mut Rng) {
         );
         drop(files);
         served = array.mount();
+        resyncs += !served.status()["resync"].is_null() as u64;
         // In the other rounds the file system is mounted and checked while the resync runs.
         if round % 2 == 0 {
             served.wait_in_sync();
@@ -124,6 +126,7 @@ fn crash_under_ext4(create: &str, members: usize, rng: &mut Rng) {
     let files = Ext4::mount(&served, &at);
     check_files(&at, &durable.lock().unwrap());
     assert!(!durable.lock().unwrap().is_empty(), "something was written");
+    assert!(resyncs > 0, "some crash left a dirty array");
     files.mount.unmount();
     drop(files._device);
     fine(&format!("e2fsck -f -n {}", served.volume().display()));

@@ -15,7 +15,7 @@ use std::process::Command;
 const MEMBER: u64 = 320 * MIB;
 
 /// Files of a tree.
-const FILES: u64 = 250;
+const FILES: u64 = 200;
 
 /// One array, and the members it is used without.
 struct Case {
