@@ -70,7 +70,7 @@ fn wrong_units(code: Code, stripe: &Stripe, members: &[(MemberRecord, Vec<u8>)])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ImageArray;
+    use crate::served::ImageArray;
     use crate::images::{MIB, flip};
     use std::panic::catch_unwind;
 
