@@ -70,8 +70,8 @@ fn wrong_units(code: Code, stripe: &Stripe, members: &[(MemberRecord, Vec<u8>)])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::served::ImageArray;
     use crate::images::{MIB, flip};
+    use crate::served::ImageArray;
     use std::panic::catch_unwind;
 
     #[test]

@@ -176,3 +176,14 @@ fn two_mebibytes_are_enough() {
     desk.fine("create -l 1 -n 2 a b");
     assert!(desk.fine("status a b").contains("State : clean\n"));
 }
+
+#[test]
+fn data_that_nobody_recognises_are_not_overwritten_either() {
+    let desk = Desk::new();
+    desk.members("a b", 16 << 20);
+    raid_tests::images::write(&desk.path("b"), 9_000_001, b"a letter without a file system");
+    let before = desk.prints();
+    desk.refused("create -l1 -n2 a b", 4, "--force");
+    assert_eq!(desk.prints(), before);
+    desk.fine("create -l1 -n2 --force a b");
+}

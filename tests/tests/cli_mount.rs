@@ -4,7 +4,7 @@ use raid_tests::cli::Desk;
 use raid_tests::images::MIB;
 use raid_tests::pattern::first_difference;
 use raid_tests::requires::{Need, is_root, met};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -309,5 +309,43 @@ fn the_demo_runs_for_everybody() {
     run(&Desk::new());
     if is_root() {
         run(&Desk::of_user());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_the_first_byte() {
+    let desk = raid5();
+    let size = desk.json("status --json a b c d")["size_bytes"].as_u64().unwrap();
+    fs::write(desk.path("long"), vec![7; 100]).unwrap();
+    let before = desk.prints();
+    for line in [
+        format!("raid-fuse write --offset {} a b c d < long", size - 50),
+        format!("raid-fuse write --offset {} a b c d < /dev/null", size + 1),
+    ] {
+        let ran = desk.shell(&line);
+        assert_eq!(ran.code, 1, "{line}: {}", ran.err);
+    }
+    assert_eq!(desk.prints(), before);
+}
+
+#[test]
+fn a_cached_volume_refuses_to_be_truncated_and_keeps_what_it_has() {
+    let desk = raid5();
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    for cache in ["read", "writeback"] {
+        desk.fine(&format!("mount --cache {cache} a b c d mnt"));
+        let volume = desk.path("mnt").join("volume");
+        let file = File::options().read(true).write(true).open(&volume).unwrap();
+        file.write_all_at(b"fsynced", 1 << 20).unwrap();
+        file.sync_all().unwrap();
+        let truncating = File::options().write(true).truncate(true).open(&volume);
+        assert!(truncating.is_err(), "{cache}");
+        file.write_all_at(b"later", 2 << 20).unwrap();
+        drop(file);
+        desk.fine("unmount mnt");
+        let found = desk.fine("cat --offset 1M --length 7 a b c d");
+        assert_eq!(found, "fsynced", "{cache}");
     }
 }

@@ -36,6 +36,14 @@ pub fn content(device: &dyn Device) -> Result<Content> {
     Ok(Content { md, foreign })
 }
 
+/// True if `device` is known to hold something other than zeros, recognised or not. Looks at no
+/// more than a bounded part of what was written; an answer of false promises nothing.
+pub fn holds_data(device: &dyn Device) -> bool {
+    let all = device.facts().sectors;
+    // An error here only means that nothing is known; the write that follows will tell it.
+    matches!(zero::is_zero(device, Sectors::ZERO, all, ZERO_READ_MAX), Ok(Some(false)))
+}
+
 /// True if everything from sector `from` on is known to be zero: the parity of zeros is zero, so
 /// a new array of such members needs no resync.
 pub fn data_is_zero(device: &dyn Device, from: Sectors) -> bool {

@@ -7,7 +7,7 @@ mod bitmap;
 mod make;
 mod start;
 
-pub use make::{Content, content, data_is_zero, make};
+pub use make::{Content, content, data_is_zero, holds_data, make};
 pub use start::{StartOptions, start};
 
 use crate::device::{Device, read_at};

@@ -193,8 +193,19 @@ impl Engine {
         if self.publisher.is_idle() {
             self.stopping = None;
             self.read_only = true;
-            out.push(Action::Reply(id, Outcome::Done));
+            out.push(Action::Reply(id, self.stopped()));
         }
+    }
+
+    /// How a stop ends: an array that lost more than it survives cannot be marked clean.
+    fn stopped(&self) -> Outcome {
+        let why = match (self.broken, &self.flush_lost) {
+            (false, _) => return Outcome::Done,
+            (true, Some(trouble)) => format!("a flush failed: {trouble}"),
+            (true, None) => "more members failed than the level survives".into(),
+        };
+        let text = format!("stopped, but not marked clean: {why}");
+        Outcome::Failed(Error::new(ErrorKind::Io, text))
     }
 }
 

@@ -71,7 +71,12 @@ impl Engine {
 
     fn flushed_all(&mut self, out: &mut Actions) {
         let Running { asks, trouble, .. } = self.flushes.running.take().expect("a flush runs");
-        if let Some(trouble) = trouble {
+        // What a member lost in a failed flush nobody can name: it stays an error for everybody,
+        // and nothing more is written, until the array is started again.
+        self.flush_lost = self.flush_lost.take().or(trouble);
+        if let Some(trouble) = self.flush_lost.clone() {
+            self.broken = true;
+            self.give_up_publishing(out);
             for ask in asks {
                 let error = Error::new(ErrorKind::Io, format!("flush failed: {trouble}"));
                 out.push(Action::Reply(ask, Outcome::Failed(error)));

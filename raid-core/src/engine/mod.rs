@@ -175,6 +175,8 @@ pub struct Engine {
     failure_version: u64,
     /// More members failed than the level survives.
     broken: bool,
+    /// Why a flush failed on a member that cannot be spared.
+    flush_lost: Option<String>,
     open_writes: usize,
     idle_since: Instant,
     stopping: Option<AskId>,
@@ -209,6 +211,7 @@ impl Engine {
             dirty_version: 0,
             failure_version: 0,
             broken: false,
+            flush_lost: None,
             open_writes: 0,
             idle_since: setup.now,
             stopping: None,

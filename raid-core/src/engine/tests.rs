@@ -282,6 +282,28 @@ fn flushes_that_come_together_share_one_round() {
 }
 
 #[test]
+fn a_lost_flush_is_an_error_for_everybody_until_the_array_is_started_again() {
+    for (level, slots, lost) in [(0, 2, &["f1"][..]), (1, 2, &["f0", "f1"])] {
+        let mut bench = Bench::new(level, slots, false);
+        bench.write(1, 0, 1);
+        bench.run(|_| false);
+        bench.step(Event::Ask(2, Ask::Flush));
+        bench.step(Event::Ask(3, Ask::Flush));
+        bench.answer(|op| lost.contains(&op));
+        bench.run(|_| false);
+        bench.step(Event::Ask(4, Ask::Flush));
+        bench.run(|_| false);
+        (2..=4).for_each(|id| assert!(bench.outcome(id).is_err(), "level {level}, ask {id}"));
+        bench.write(5, 0, 1);
+        bench.run(|_| false);
+        assert!(bench.outcome(5).is_err(), "level {level}: nothing is written any more");
+        bench.step(Event::Ask(6, Ask::Stop));
+        bench.run(|_| false);
+        assert!(bench.outcome(6).unwrap_err().contains("not marked clean"));
+    }
+}
+
+#[test]
 fn writes_to_one_band_take_turns_and_others_run_beside() {
     let mut bench = Bench::new(5, 3, false);
     bench.write(1, 0, 1);

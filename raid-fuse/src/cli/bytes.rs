@@ -79,13 +79,27 @@ pub struct WriteArgs {
 /// Copies standard input into the array.
 pub fn write(args: &WriteArgs) -> Result<ExitCode> {
     let array = args.choices.start(&args.members, false)?.array;
-    let written = copy_in(&array, args.offset);
+    let written = check_fit(&array, args.offset).and_then(|()| copy_in(&array, args.offset));
     // What was written is made durable also if more could not be.
     let stopped = array.flush().and_then(|()| array.stop());
     let written = written?;
     stopped?;
     out::note(&format!("{written} bytes written at byte {}", args.offset));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What can be known to be wrong before the first byte is written.
+fn check_fit(array: &raid_core::driver::Array, offset: u64) -> Result<()> {
+    end(offset, None, array.size())?;
+    let meta = std::fs::metadata("/dev/stdin").ok().filter(|meta| meta.is_file());
+    let room = array.size() - offset;
+    match meta.map(|meta| meta.len()).filter(|len| *len > room) {
+        None => Ok(()),
+        Some(len) => Err(Error::invalid(format!(
+            "the input has {len} bytes, but the array has only {room} from byte {offset} on; \
+             nothing was written"
+        ))),
+    }
 }
 
 fn copy_in(array: &raid_core::driver::Array, offset: u64) -> Result<u64> {

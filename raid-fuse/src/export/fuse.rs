@@ -89,7 +89,7 @@ impl Front {
             on_failure,
             next_handle: AtomicU64::new(1),
             texts: Mutex::default(),
-            truncations: Truncations::default(),
+            truncations: Truncations::new(options.cache != Cache::None),
             written: AtomicBool::new(false),
             complaints: AtomicU64::new(0),
         }

@@ -32,6 +32,9 @@ pub struct Truncations {
     marks: Mutex<HashMap<u64, Arc<Mutex<u64>>>>,
     /// The last handle each thread opened for writing; only handles that are open.
     opened: Mutex<HashMap<u32, u64>>,
+    /// The kernel caches the volume: zeros written behind its back would not be seen, and dirty
+    /// pages come by any handle, so that nobody can tell who skipped what. Truncation is refused.
+    cached: bool,
 }
 
 /// Who truncates.
@@ -44,6 +47,11 @@ pub struct Truncator {
 }
 
 impl Truncations {
+    /// Marks for a volume that the kernel caches or not.
+    pub fn new(cached: bool) -> Truncations {
+        Truncations { cached, ..Truncations::default() }
+    }
+
     /// Notes that `thread` opened the volume for writing.
     pub fn opened(&self, thread: u32, handle: u64) {
         if thread != 0 {
@@ -56,6 +64,12 @@ impl Truncations {
     /// Allowed: the size the volume has; zero through a handle; growing again through a handle
     /// that truncated before. Everything else is refused, because the size cannot change.
     pub fn truncate(&self, volume: &dyn Volume, who: Truncator, size: u64) -> Result<()> {
+        if self.cached && size != volume.size() {
+            return Err(Error::invalid(
+                "the volume keeps its size, and with a cache in the kernel (--cache) a truncating \
+                 open cannot be honoured either; write without truncating (dd conv=notrunc)",
+            ));
+        }
         let handle = who.handle.or_else(|| self.opened.lock().get(&who.thread).copied());
         match handle {
             Some(handle) if size == 0 => {

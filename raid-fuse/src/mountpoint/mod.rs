@@ -128,7 +128,7 @@ pub fn has_daemon(path: &Path) -> bool {
 
 fn live(path: &Path) -> String {
     let shown = path.display();
-    format!("an array is already mounted on {shown}; take it down first: raid-fuse umount {shown}")
+    format!("an array is already mounted on {shown}; take it down first: raid-fuse unmount {shown}")
 }
 
 fn stale(path: &Path, top: Option<Entry>) -> Result<Found> {

@@ -199,13 +199,22 @@ fn check_content(args: &Args, devices: &[Shared]) -> Result<()> {
             found.push((device.facts().name.clone(), content));
         }
     }
-    match found.is_empty() {
-        true => Ok(()),
-        false if args.force => {
+    let unknown = devices.iter().find(|device| assembly::holds_data(&***device));
+    match (found.is_empty(), unknown) {
+        (true, Some(device)) if !args.force && !args.assume_clean => Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "{} holds data, of a kind that is not recognised; nothing was changed\n\
+                 to overwrite it all the same: the same command with --force",
+                device.facts().name
+            ),
+        )),
+        (true, _) => Ok(()),
+        (false, _) if args.force => {
             out::note(&text::overwritten(&found));
             Ok(())
         }
-        false => Err(Error::new(ErrorKind::Refused, text::in_the_way(&found))),
+        (false, _) => Err(Error::new(ErrorKind::Refused, text::in_the_way(&found))),
     }
 }
 
