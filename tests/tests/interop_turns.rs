@@ -326,7 +326,9 @@ fn busy_guest(content: &Path) -> String {
     let content = raid_tests::guest::quote(&raid_tests::guest::path(content));
     for i in 0..CUT_BY_KERNEL.len() {
         text += &format!(
-            "( while :; do dd if={content} of=/dev/md{i} bs=20K oflag=direct conv=notrunc; done ) &\n"
+            "( while :; do\n\
+             dd if={content} of=/dev/md{i} bs=20K oflag=direct conv=notrunc\n\
+             done ) &\n"
         );
     }
     text + "sleep 1\necho writing\nwait\n"

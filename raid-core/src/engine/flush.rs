@@ -81,15 +81,17 @@ impl Engine {
                 let error = Error::new(ErrorKind::Io, format!("flush failed: {trouble}"));
                 out.push(Action::Reply(ask, Outcome::Failed(error)));
             }
-        } else if self.publisher.is_durable(self.failure_version) {
-            self.flush_answered(asks, out);
         } else {
-            self.wait_durable(self.failure_version, Waiter::Flush(asks));
+            self.flush_answered(asks, out);
         }
         self.start_next_flush(out);
     }
 
+    /// Answers when the survivors know of every failure, also of those that came meanwhile.
     pub(super) fn flush_answered(&mut self, asks: Vec<AskId>, out: &mut Actions) {
+        if !self.publisher.is_durable(self.failure_version) {
+            return self.wait_durable(self.failure_version, Waiter::Flush(asks));
+        }
         let told = self.publisher.is_written(self.failure_version);
         out.extend(asks.into_iter().map(|ask| match told {
             true => Action::Reply(ask, Outcome::Done),
