@@ -66,25 +66,3 @@ fn wrong_units(code: Code, stripe: &Stripe, members: &[(MemberRecord, Vec<u8>)])
     }
     wrong
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::images::{MIB, flip};
-    use crate::served::ImageArray;
-    use std::panic::catch_unwind;
-
-    #[test]
-    fn one_wrong_bit_in_any_member_is_found() {
-        // Data begin at 1 MiB: the first stripe has a unit of every role.
-        for (create, members) in [("-l 1", 2), ("-l 5 -c 64", 3), ("-l 6 -c 64", 4)] {
-            let array = ImageArray::create(create, members, 4 * MIB);
-            assert_consistent(array.members());
-            for member in array.members() {
-                flip(member, MIB + 4321, 1);
-                assert!(catch_unwind(|| assert_consistent(array.members())).is_err(), "{create}");
-                flip(member, MIB + 4321, 1);
-            }
-        }
-    }
-}

@@ -3,7 +3,7 @@
 
 use raid_core::sim::Rng;
 use raid_tests::guards::{Loop, Mount};
-use raid_tests::images::MIB;
+use raid_tests::images::{MIB, flip};
 use raid_tests::mount::fine;
 use raid_tests::pattern::Pattern;
 use raid_tests::redundancy::assert_consistent;
@@ -244,4 +244,19 @@ fn every_synced_block_survives_kill_9_and_the_redundancy_is_made_right() {
     }
     let mut rng = Rng::new(seed());
     ARRAYS.iter().for_each(|(create, members)| crash_under_blocks(create, *members, &mut rng));
+}
+
+#[test]
+fn the_check_of_redundancy_finds_one_wrong_byte_in_any_member() {
+    // Data begin at 1 MiB: the first stripe has a unit of every role.
+    for (create, members) in [("-l 1", 2), ("-l 5 -c 64", 3), ("-l 6 -c 64", 4)] {
+        let array = ImageArray::create(create, members, 4 * MIB);
+        assert_consistent(array.members());
+        for member in array.members() {
+            flip(member, MIB + 4321, 1);
+            let wrong = std::panic::catch_unwind(|| assert_consistent(array.members()));
+            assert!(wrong.is_err(), "{create}, {}", member.display());
+            flip(member, MIB + 4321, 1);
+        }
+    }
 }
