@@ -290,6 +290,7 @@ fn wrong_mount_points_are_refused() {
     desk.refused("mount a b c d file", 1, "directory");
     desk.refused("mount a b c d", 1, "directory");
     desk.refused("mount a", 64, "MEMBER");
+    desk.refused("mount -r a b c --degraded file", 1, "directory");
     desk.refused("unmount mnt", 1, "mnt");
 }
 

@@ -268,7 +268,7 @@ fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), Str
         let mut world = World::start(left, true, now)?;
         if world.status().unsynced {
             return Err(format!(
-                "the array is not clean after a stop ({extra} taken away): {:?}\nbefore: {degraded}",
+                "not clean after a stop, {extra} taken away, before {degraded}: {:?}",
                 world.status().array
             ));
         }

@@ -33,7 +33,7 @@ Exit codes: 0 mounted, 2 too few members, 3 members are missing and --degraded w
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The members, then the directory to mount on
-    #[arg(required = true, num_args = 2.., value_names = ["MEMBER", "MOUNTPOINT"])]
+    #[arg(required = true, num_args = 1.., value_name = "MEMBER... MOUNTPOINT")]
     paths: Vec<String>,
     /// Write nothing, neither data nor superblocks
     #[arg(long, short = 'r', short_alias = 'o', alias = "readonly")]
@@ -68,7 +68,11 @@ fn parse_cache(text: &str) -> std::result::Result<Cache, String> {
 
 /// Mounts; in the foreground, returns when the mount has ended.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (path, specs) = args.paths.split_last().expect("the parser wants two arguments");
+    let (path, specs) = args.paths.split_last().expect("the parser wants an argument");
+    if specs.is_empty() {
+        eprintln!("raid-fuse: give every MEMBER, then the MOUNTPOINT; only {path} was given");
+        return Ok(ExitCode::from(64));
+    }
     let path = mountpoint::resolve(Path::new(path)).map_err(|error| not_a_place(path, error))?;
     let options = daemon::Options {
         foreground: args.foreground,

@@ -42,7 +42,13 @@ fn loop_devices(mountpoint: &Path) -> Vec<String> {
         let Ok(text) = std::fs::read_to_string(backing) else { continue };
         if table::is_inside(Path::new(text.trim_end_matches('\n')), mountpoint) {
             let device = entry.file_name().display().to_string();
-            found.push(format!("/dev/{device} (detach it: losetup -d /dev/{device})"));
+            let source = format!("/dev/{device}");
+            let mounts = table::read().unwrap_or_default();
+            let advice = match mounts.iter().find(|entry| entry.source == source) {
+                Some(entry) => format!("umount {}", entry.mountpoint.display()),
+                None => format!("losetup -d {source}"),
+            };
+            found.push(format!("{source} (detach it: {advice})"));
         }
     }
     found
@@ -77,7 +83,9 @@ fn mapped(proc: &Path, mountpoint: &Path) -> Option<PathBuf> {
 
 fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // Whoever asks is no holder, even with a working directory inside.
+    all.filter(|pid| *pid != std::process::id())
 }
 
 fn name(pid: u32) -> String {

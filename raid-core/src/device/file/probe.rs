@@ -57,8 +57,7 @@ pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, F
     let sectors = Sectors::floor_bytes(bytes);
     if sectors.is_empty() {
         return Err(Error::invalid(format!(
-            "{0}: holds {bytes} bytes, a member needs at least one sector of {SECTOR}; \
-             make it larger: truncate -s 64M {0}",
+            "{}: holds {bytes} bytes, a member needs at least one sector of {SECTOR}",
             path.display()
         )));
     }
@@ -104,9 +103,7 @@ fn cannot_open(path: &Path, error: io::Error, read_only: bool) -> Error {
     let name = path.display();
     let for_what = if read_only { "read" } else { "write" };
     let (kind, advice) = match error.raw_os_error() {
-        Some(libc::ENOENT) => {
-            (ErrorKind::Invalid, format!("check the name, or make a file: truncate -s 64M {name}"))
-        }
+        Some(libc::ENOENT) => (ErrorKind::Invalid, "check the name".into()),
         Some(libc::EACCES | libc::EPERM) => {
             (ErrorKind::Refused, format!("ask its owner for the right to {for_what} it"))
         }

@@ -144,9 +144,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => OpenOptions::looking(),
         false => OpenOptions::default(),
     };
+    check_there(&present)?;
     let devices = members::open(&present, &open, None)?;
-    check_content(args, &devices)?;
     let (creation, zeroed) = plan(args, &devices)?;
+    check_content(args, &devices)?;
     if !args.dry_run {
         assembly::make(&creation, &devices)?;
     }
@@ -188,6 +189,17 @@ fn check_words(args: &Args) -> Result<()> {
         return Err(Error::invalid("--bitmap-chunk needs --bitmap=internal"));
     }
     Ok(())
+}
+
+/// A member that is not there is made by the user, who knows how large it is to be.
+fn check_there(members: &[String]) -> Result<()> {
+    let gone = |member: &&String| !member.contains(':') && !std::path::Path::new(member).exists();
+    match members.iter().find(gone) {
+        Some(member) if !member.starts_with("/dev/") => Err(Error::invalid(format!(
+            "{member} does not exist; check the name, or make a file: truncate -s 64M {member}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Nothing that is there is overwritten without the user's word.
