@@ -14,20 +14,29 @@ pub fn repair(band: &Band, code: Code, access: &[Access]) -> Result<Plan, Lost> 
         Code::Copy => {
             let source = access.iter().position(|a| a.read).ok_or(Lost)?;
             let targets = pick(&band.stripe, |i, _| i != source && access[i].write);
-            let read = Phase::Read(Units::from_slice(&[source as u16]));
-            Plan::of([read, Phase::Commit(targets)])
+            match targets.is_empty() {
+                true => Plan::default(),
+                false => {
+                    let read = Phase::Read(Units::from_slice(&[source as u16]));
+                    Plan::of([read, Phase::Commit(targets)])
+                }
+            }
         }
         Code::P | Code::PQ => {
             let (reads, lost) = solvable(band, access)?;
             let targets = pick(&band.stripe, |i, role| {
                 access[i].write && (!matches!(role, Role::Data(_)) || !access[i].read)
             });
-            Plan::of([
-                Phase::Read(reads),
-                Phase::Solve(lost),
-                Phase::Encode,
-                Phase::Commit(targets),
-            ])
+            match targets.is_empty() {
+                // All that could be made is on members that are gone.
+                true => Plan::default(),
+                false => Plan::of([
+                    Phase::Read(reads),
+                    Phase::Solve(lost),
+                    Phase::Encode,
+                    Phase::Commit(targets),
+                ]),
+            }
         }
     };
     plan.check(access);

@@ -131,6 +131,22 @@ fn a_plan_exists_exactly_when_redundancy_suffices() {
     }
 }
 
+/// Whatever is missing, a repair that makes parity also writes some, and one that has nothing to
+/// write reads nothing.
+#[test]
+fn a_repair_writes_what_it_makes_or_does_nothing() {
+    for (code, data) in [(Code::P, 3), (Code::PQ, 3), (Code::Copy, 1)] {
+        let count = units_in(code, data);
+        for pattern in 0u32..1 << count {
+            let missing: Vec<usize> = (0..count).filter(|i| pattern >> i & 1 == 1).collect();
+            let band = band(data, code, 0, data - 1);
+            let Ok(plan) = repair(&band, code, &access(count, &missing)) else { continue };
+            let commits = matches!(plan.phases.last(), Some(Phase::Commit(_)));
+            assert_eq!(commits, !plan.phases.is_empty(), "{code:?} {missing:?}: {plan:?}");
+        }
+    }
+}
+
 /// Bands of a range tile it exactly, whatever the range.
 #[test]
 fn bands_tile_the_range() {
