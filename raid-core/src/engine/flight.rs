@@ -147,7 +147,7 @@ impl Engine {
         let access = self.health.access(stripe, *low, *high, &flight.unreadable);
         let code = self.shape.code;
         let heal = !self.read_only && flight.kind == Kind::Read && !flight.unreadable.is_empty();
-        let consistent = self.resync.as_ref().is_none_or(|r| r.is_behind(stripe.no))
+        let consistent = self.resync.as_ref().is_none_or(|r| r.is_behind(&flight.band))
             && (self.unsynced.is_none() || self.resync.is_some() || self.trust_unsynced);
         let flight = &mut self.flights[id];
         let planned = match flight.kind {

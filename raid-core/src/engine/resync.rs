@@ -16,6 +16,9 @@ const DEPTH: usize = 4;
 /// Largest height of a band: bounds memory at this times the members times [`DEPTH`].
 const HEIGHT: Sectors = Sectors(256);
 
+/// Bands skipped at most; a member with more unreadable places has to be replaced first.
+const SKIPPED_MAX: usize = 1024;
+
 /// Where the job is.
 #[derive(Debug)]
 pub(super) struct Resync {
@@ -24,12 +27,17 @@ pub(super) struct Resync {
     halted: bool,
     /// A halted job has told the superblocks how far it got.
     settled: bool,
+    /// Bands that could not be made consistent because a unit did not read.
+    skipped: Vec<(StripeNo, Sectors)>,
 }
 
 impl Resync {
-    /// True if stripe `no` is consistent again.
-    pub fn is_behind(&self, no: StripeNo) -> bool {
-        no < self.frontier()
+    /// True if `band` is consistent again.
+    pub fn is_behind(&self, band: &Band) -> bool {
+        let overlaps = |&(no, low): &(StripeNo, Sectors)| {
+            no == band.stripe.no && low < band.high && band.low < low + HEIGHT
+        };
+        band.stripe.no < self.frontier() && !self.skipped.iter().any(overlaps)
     }
 
     /// The first stripe that is not done.
@@ -54,7 +62,13 @@ impl Engine {
             return;
         }
         let next = (stripe_at(&*self.layout, from), Sectors::ZERO);
-        self.resync = Some(Resync { next, under_way: Vec::new(), halted: false, settled: false });
+        self.resync = Some(Resync {
+            next,
+            under_way: Vec::new(),
+            halted: false,
+            settled: false,
+            skipped: Vec::new(),
+        });
         self.feed_resync(out);
     }
 
@@ -108,8 +122,10 @@ impl Engine {
             resync.next = resync.next.min(place);
         } else if trouble.is_some() {
             // An unreadable unit: nothing can tell whether the parity that would bring it back is
-            // right. One sector must not keep the rest unsynced for ever; md goes on as well.
+            // right. The rest goes on; this band stays unsynced.
             self.stats.resync_skipped += 1;
+            resync.skipped.push(place);
+            resync.halted |= resync.skipped.len() >= SKIPPED_MAX;
         }
         self.feed_resync(out);
     }
@@ -120,12 +136,15 @@ impl Engine {
         if !resync.under_way.is_empty() {
             return;
         }
-        if resync.next.0.0 >= self.shape.stripes {
+        let over = resync.next.0.0 >= self.shape.stripes;
+        if over && resync.skipped.is_empty() {
             self.resync = None;
             self.unsynced = None;
-        } else if resync.halted && !resync.settled {
-            resync.settled = true;
-            let reached = sector_of(&*self.layout, resync.next.0);
+        } else if (over || resync.halted) && !resync.settled {
+            (resync.settled, resync.halted) = (true, true);
+            // The next start begins with the first band that is not done.
+            let first = resync.skipped.iter().map(|s| s.0).fold(resync.next.0, StripeNo::min);
+            let reached = sector_of(&*self.layout, first);
             self.unsynced = self.unsynced.map(|from| from.max(reached));
         } else {
             return;
