@@ -112,7 +112,7 @@ fn nothing_that_is_there_is_overwritten_unasked() {
     if met(&[Need::Ext4]) {
         assert_eq!(desk.shell("mkfs.ext4 -q d").code, 0);
         desk.refused("create -l 1 -n 2 --force missing missing", 1, "at least one");
-        desk.refused("create -l 1 -n 1 d", 4, "ext4");
+        desk.refused("create -l 1 -n 2 d missing", 4, "ext4");
     }
     desk.fine("create -l 1 -n 2 --force d b");
     assert!(desk.fine("scan d b").contains("raid1"));

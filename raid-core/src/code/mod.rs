@@ -15,7 +15,7 @@
 //!   locate.rs    which unit is wrong
 //! ```
 //!
-//! A new instruction set is one file with a [`Lanes`](lanes::Lanes) and a row in [`KERNELS`]; the
+//! A new instruction set is one file with a `Lanes` (see `lanes.rs`) and a row in [`KERNELS`]; the
 //! tests run every row this CPU can run.
 //!
 //! Slices of one call have the same length: any, also none, at any address. It refuses nothing

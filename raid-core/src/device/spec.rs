@@ -203,7 +203,7 @@ mod tests {
             ("trace:log=x+mem:1M", "log"),
             ("cow:+mem:1M", "dir="),
             ("nothing:x", "nothing:x"),
-            ("no-such-file", "truncate"),
+            ("no-such-file", "check the name"),
             ("", "cannot open"),
         ];
         for (spec, word) in cases {

@@ -76,7 +76,7 @@ pub struct Ways {
     pub modify: Option<Units>,
 }
 
-/// What [`write`] chooses between.
+/// What [`write()`] chooses between.
 pub fn ways(band: &Band, access: &[Access]) -> Ways {
     Ways { reconstruct: reconstruct(band, access), modify: modify(band, access) }
 }

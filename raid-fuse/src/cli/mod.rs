@@ -1,7 +1,7 @@
 //! The command line: one file a subcommand, each with its arguments and its `run`.
 //!
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
-//! [`Command`] and its line in [`run`].
+//! `Command` and its line in `run`.
 
 mod assemble;
 mod bytes;

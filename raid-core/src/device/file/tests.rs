@@ -23,7 +23,7 @@ fn what_cannot_be_a_member_is_told_so() {
     let made = std::process::Command::new("mkfifo").arg(place("pipe")).status();
     assert!(made.unwrap().success());
     let cases: [(PathBuf, &str); 7] = [
-        (place("missing"), "truncate"),
+        (place("missing"), "check the name"),
         (dir.path().into(), "a directory"),
         (place("empty"), "0 bytes"),
         (place("short"), "511 bytes"),

@@ -191,15 +191,20 @@ fn check_words(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A member that is not there is made by the user, who knows how large it is to be.
+/// A member that is not there, or an empty file, is made by the user, who knows its size.
 fn check_there(members: &[String]) -> Result<()> {
-    let gone = |member: &&String| !member.contains(':') && !std::path::Path::new(member).exists();
-    match members.iter().find(gone) {
-        Some(member) if !member.starts_with("/dev/") => Err(Error::invalid(format!(
-            "{member} does not exist; check the name, or make a file: truncate -s 64M {member}"
-        ))),
-        _ => Ok(()),
+    let files = members.iter().filter(|m| !m.contains(':') && !m.starts_with("/dev/"));
+    for member in files {
+        let what = match std::fs::metadata(member) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist",
+            Ok(meta) if meta.is_file() && meta.len() == 0 => "is empty",
+            _ => continue,
+        };
+        return Err(Error::invalid(format!(
+            "{member} {what}; check the name, or make a file: truncate -s 64M {member}"
+        )));
     }
+    Ok(())
 }
 
 /// Nothing that is there is overwritten without the user's word.
