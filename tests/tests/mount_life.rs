@@ -38,7 +38,7 @@ fn places_that_cannot_be_mounted_on_are_named() {
     assert!(kind == ErrorKind::Invalid && text.contains("mkdir"), "{text}");
     let (_, mount) = memory(4096);
     let (kind, text) = refused(mount.dir());
-    assert!(kind == ErrorKind::Busy && text.contains("raid-fuse umount"), "{text}");
+    assert!(kind == ErrorKind::Busy && text.contains("raid-fuse unmount"), "{text}");
 }
 
 #[test]

@@ -67,9 +67,12 @@ fn processes(mountpoint: &Path) -> Vec<String> {
 /// The first thing inside the mount that a process holds.
 fn held_by(pid: u32, mountpoint: &Path) -> Option<PathBuf> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
-    let links = ["cwd", "root", "exe"].map(|name| proc.join(name));
+    // Whoever asks holds nothing by its own working directory: that is its caller's.
+    let own = pid == std::process::id();
+    let links = ["root", "exe", "cwd"].map(|name| proc.join(name));
+    let links = links.into_iter().take(if own { 2 } else { 3 });
     let open = std::fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
-    let targets = links.into_iter().chain(open.map(|entry| entry.path()));
+    let targets = links.chain(open.map(|entry| entry.path()));
     let mut targets = targets.filter_map(|link| std::fs::read_link(link).ok());
     let inside = |path: &PathBuf| table::is_inside(path, mountpoint);
     targets.find(inside).or_else(|| mapped(&proc, mountpoint))
@@ -83,9 +86,7 @@ fn mapped(proc: &Path, mountpoint: &Path) -> Option<PathBuf> {
 
 fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Whoever asks is no holder, even with a working directory inside.
-    all.filter(|pid| *pid != std::process::id())
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn name(pid: u32) -> String {
