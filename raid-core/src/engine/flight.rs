@@ -43,7 +43,6 @@ pub(super) struct Flight {
     unreadable: SlotSet,
     failed_reads: bool,
     locked: bool,
-    waiting: bool,
     generation: u64,
     trouble: Option<(ErrorKind, String)>,
 }
@@ -63,7 +62,6 @@ impl Flight {
             unreadable: SlotSet::new(),
             failed_reads: false,
             locked: false,
-            waiting: false,
             generation: 0,
             trouble: None,
         }
@@ -91,6 +89,14 @@ impl Flight {
             if !places.iter().any(|p| p.0 as usize == unit) {
                 *cell = None;
             }
+        }
+    }
+
+    /// What the members hold of `unit`; of copies one was read, and it speaks for all.
+    fn was_read(&self, copy: bool, unit: usize) -> Option<&[u8]> {
+        match copy {
+            true => self.cells.old.iter().find_map(Option::as_deref),
+            false => self.cells.old[unit].as_deref(),
         }
     }
 
@@ -124,7 +130,6 @@ impl Engine {
         let Flight { band, .. } = &self.flights[id];
         let (no, low, high) = (band.stripe.no, band.low, band.high);
         let granted = self.stripes.claim(id, no, low, high);
-        self.flights[id].waiting = !granted;
         if granted {
             self.granted(id, out);
         }
@@ -132,7 +137,6 @@ impl Engine {
 
     fn granted(&mut self, id: FlightId, out: &mut Actions) {
         self.flights[id].locked = true;
-        self.flights[id].waiting = false;
         self.plan_flight(id, out);
     }
 
@@ -265,11 +269,7 @@ impl Engine {
         let flight = &mut self.flights[id];
         for (unit, keep) in std::mem::take(&mut flight.keeps) {
             let unit = unit as usize;
-            let old = match copy {
-                true => flight.cells.old.iter().find_map(Option::as_deref),
-                false => flight.cells.old[unit].as_deref(),
-            };
-            let old = old.expect("the unit to complete was read");
+            let old = flight.was_read(copy, unit).expect("the unit to complete was read");
             let new = flight.cells.new[unit].as_deref().expect("the payload was given");
             let mut whole = Buf::copy_of(new);
             whole[..keep.head].copy_from_slice(&old[..keep.head]);
@@ -291,11 +291,7 @@ impl Engine {
             _ => Units::new(),
         };
         for unit in healed.into_iter().map(usize::from) {
-            let content = match copy {
-                true => flight.cells.old.iter().find_map(Option::as_deref),
-                false => flight.cells.old[unit].as_deref(),
-            };
-            let content = content.expect("what is healed was read or solved");
+            let content = flight.was_read(copy, unit).expect("what is healed was read or solved");
             let content = Buf::copy_of(content).freeze();
             flight.cells.new[if copy { 0 } else { unit }] = Some(content);
             self.stats.healed += 1;
