@@ -3,14 +3,11 @@
 use crate::export::Volume;
 use crate::report::make::{self, Background};
 use crate::report::{Bitmap, Report, detail, mdstat};
-use parking_lot::Mutex;
 use raid_core::buf::Buf;
 use raid_core::driver::Array;
-use raid_core::engine::Status;
 use raid_core::error::Result;
 use raid_core::meta::assemble::Assembly;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The array's state as the kernel's `/proc/mdstat` would show it.
 pub const MDSTAT: &str = "mdstat";
@@ -25,14 +22,6 @@ pub struct ArrayVolume {
     size: u64,
     read_only: bool,
     background: Background,
-    resync: Mutex<Option<Pace>>,
-}
-
-/// When a resync was first seen, and how far it was.
-#[derive(Clone, Copy)]
-struct Pace {
-    since: Instant,
-    done: u64,
 }
 
 impl ArrayVolume {
@@ -44,34 +33,14 @@ impl ArrayVolume {
             bitmap,
             warnings: assembly.warnings.clone(),
         };
-        ArrayVolume {
-            size: array.size(),
-            read_only: status.read_only,
-            array,
-            background,
-            resync: Mutex::new(None),
-        }
+        ArrayVolume { size: array.size(), read_only: status.read_only, array, background }
     }
 
     /// The array at this moment.
     pub fn report(&self) -> Report {
         let status = self.array.status();
         let dead = status.broken || !self.array.layout().survives(&status.degraded);
-        make::live(&status, &self.background, dead, self.speed(&status))
-    }
-
-    /// Stripes a second since the resync that runs was first seen.
-    fn speed(&self, status: &Status) -> f64 {
-        let mut pace = self.resync.lock();
-        let Some((done, _)) = status.resync else {
-            *pace = None;
-            return 0.0;
-        };
-        let now = Instant::now();
-        let known = pace.filter(|pace| pace.done <= done);
-        let first = *pace.insert(known.unwrap_or(Pace { since: now, done }));
-        let seconds = (now - first.since).as_secs_f64();
-        if seconds > 0.0 { (done - first.done) as f64 / seconds } else { 0.0 }
+        make::live(&status, &self.background, dead)
     }
 }
 

@@ -265,7 +265,7 @@ fn resync_begun(members: &[PathBuf]) -> Expected {
     let mut expected = Expected::zeroes(&array);
     expected.put(0..array.size(), &before);
     expected.write(&array, 6, &mut Random(members.len() as u64));
-    while array.status().resync.is_some_and(|(done, all)| done < all / 3) {
+    while array.status().job.is_some_and(|job| job.done.0 < job.total.0 / 3) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     array.stop().unwrap();

@@ -1,25 +1,53 @@
-//! Keeping a write-intent bitmap truthful without maintaining it: everything may be dirty.
-//!
-//! Before an array with an internal bitmap is written to, every bit is set on every member; its
-//! update counter then follows the superblocks'. The kernel clears what it finds clean.
+//! Reading the write-intent bitmap at the start.
 
-use crate::device::{Device, read_at, write_at};
+use crate::device::{self, Device, read_at};
+use crate::engine::Bitmap;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meta::assemble::Seat;
 use crate::meta::md_bitmap;
 use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::units::{SECTOR, Sectors};
 
-/// Sets all bits if the array will be written. Returns the bitmap's first sector, to be rewritten
-/// with every superblock; nothing if there is no bitmap or nothing will be written.
-pub(super) fn prepare(
+/// The bitmap of the array, from the member whose copy is the newest; nothing if it has none.
+///
+/// # Errors
+/// An array that will be written has a bitmap that no member holds in a form we can keep.
+pub(super) fn load(
+    array: &ArrayRecord,
+    seats: &[Option<Seat>],
+    devices: &[device::Shared],
+    read_only: bool,
+) -> Result<Option<Bitmap>> {
+    let mut newest: Option<(u64, Vec<u8>)> = None;
+    let mut trouble = None;
+    for seat in seats.iter().flatten().filter(|s| s.member.bitmap_at.is_some()) {
+        let Some(device) = devices.get(seat.candidate) else { continue };
+        match image(array, &seat.member, &**device) {
+            Ok((events, image)) if newest.as_ref().is_none_or(|n| n.0 < events) => {
+                newest = Some((events, image));
+            }
+            Ok(_) => {}
+            Err(error) => trouble = Some(error.context(format!("member {}", seat.name))),
+        }
+    }
+    match (newest, trouble) {
+        (Some((_, image)), _) => {
+            let unclean = array.resync.is_some();
+            Bitmap::load(image, &array.uuid, array.events, unclean).map(Some)
+        }
+        (None, Some(error)) if !read_only => Err(error),
+        (None, _) => Ok(None),
+    }
+}
+
+fn image(
     array: &ArrayRecord,
     member: &MemberRecord,
     device: &dyn Device,
-    read_only: bool,
-) -> Result<Option<Vec<u8>>> {
-    let Some(at) = member.bitmap_at.filter(|_| !read_only) else { return Ok(None) };
-    let mut head = vec![0; SECTOR as usize];
+) -> Result<(u64, Vec<u8>)> {
+    let at = member.bitmap_at.unwrap_or_default();
     let io = |e| Error::io("its write-intent bitmap", e);
+    let mut head = vec![0; SECTOR as usize];
     read_at(device, at, &mut head).map_err(io)?;
     let bitmap = md_bitmap::parse(&head, &array.uuid)?;
     bitmap.writable().map_err(|why| {
@@ -30,13 +58,7 @@ pub(super) fn prepare(
     if end.is_none_or(|end| end > device.facts().sectors.0) {
         return Err(Error::new(ErrorKind::Metadata, "its bitmap reaches past its end"));
     }
-    let mut bytes = vec![0; area.len.len()];
+    let mut bytes = vec![0; Sectors(area.len.0).len()];
     read_at(device, at, &mut bytes).map_err(io)?;
-    if !md_bitmap::all_set(&bytes, &bitmap) {
-        md_bitmap::set_all(&mut bytes);
-        write_at(device, at, &bytes).map_err(io)?;
-        device.flush().map_err(io)?;
-    }
-    bytes.truncate(Sectors(1).len());
-    Ok(Some(bytes))
+    Ok((bitmap.events, bytes))
 }

@@ -4,10 +4,10 @@ use super::{bitmap, layout_of};
 use crate::buf::Pool;
 use crate::device;
 use crate::driver::{self, Array};
-use crate::engine::{Member, Setup, State};
+use crate::engine::{DeviceId, Member, Setup, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
-use crate::meta::assemble::{Assembly, SeatState};
+use crate::meta::assemble::{Assembly, Seat, SeatState};
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::sync::Arc;
@@ -46,32 +46,42 @@ pub fn start(
     let layout: Arc<dyn Layout> = layout_of(&array, &lens)?.into();
     let hazard = layout.hazard().is_some_and(|hazard| hazard.read_only());
     let read_only = options.read_only || assembly.read_only || hazard;
-    let mut members = Vec::new();
-    let mut seated = Vec::new();
-    for (slot, seat) in assembly.seats.iter().enumerate() {
-        let Some(seat) = seat else {
-            members.push(None);
-            seated.push(None);
-            continue;
-        };
+    let mut table: Vec<Option<device::Shared>> = vec![None; assembly.seats.len()];
+    let mut join = |seat: &Seat, id: usize| -> Result<Member> {
         let device = devices.get(seat.candidate).cloned().ok_or_else(|| {
             Error::new(ErrorKind::Invalid, format!("no device for {}", seat.name))
         })?;
         check_room(&array, &*device, seat)?;
-        let bitmap = bitmap::prepare(&array, &seat.member, &*device, read_only)
-            .map_err(|e| e.context(format!("member {} in slot {slot}", seat.name)))?;
+        table.resize(table.len().max(id + 1), None);
+        table[id] = Some(device);
         let state = match seat.state {
             SeatState::InSync => State::InSync,
             SeatState::Recovering(at) => State::Recovering(at),
         };
-        let (name, record) = (seat.name.clone(), seat.member.clone());
-        members.push(Some(Member { name, record, state, errors: 0, bitmap }));
-        seated.push(Some(device));
+        Ok(Member::new(DeviceId(id), seat.name.clone(), seat.member.clone(), state))
+    };
+    let members: Vec<Option<Member>> = (assembly.seats.iter().enumerate())
+        .map(|(slot, seat)| seat.as_ref().map(|seat| join(seat, slot)).transpose())
+        .collect::<Result<_>>()?;
+    let mut replacements = vec![None; members.len()];
+    let mut id = members.len();
+    for (slot, seat) in &assembly.replacements {
+        replacements[slot.index()] = Some(join(seat, id)?);
+        id += 1;
     }
+    let mut spares = Vec::new();
+    for seat in &assembly.spares {
+        spares.push(Member { state: State::Spare, ..join(seat, id)? });
+        id += 1;
+    }
+    let bitmap = bitmap::load(&array, &assembly.seats, devices, read_only)?;
     let setup = Setup {
         layout,
         array,
         members,
+        replacements,
+        spares,
+        bitmap,
         emit: assembly.format.emit,
         uneven: assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events),
         read_only,
@@ -80,14 +90,14 @@ pub fn start(
         pool: Pool::new(ARENA),
         now: Instant::default(),
     };
-    Ok(Array::start(setup, seated, options.driver.clone()))
+    Ok(Array::start(setup, table, options.driver.clone()))
 }
 
 /// The data the layout will use must lie on the device.
 fn check_room(
     array: &crate::meta::record::ArrayRecord,
     device: &dyn device::Device,
-    seat: &crate::meta::assemble::Seat,
+    seat: &Seat,
 ) -> Result<()> {
     let used = array.component.max(seat.member.data_len);
     let end = seat.member.data_at.0.checked_add(used.0);

@@ -10,7 +10,9 @@ use super::queue::{Batch, perform};
 use super::ring::{executor_for, prefers_ring};
 use crate::buf::{Buf, Pool};
 use crate::device;
-use crate::engine::{Action, Ask, AskId, Engine, Event, Keep, Outcome, Setup, Status};
+use crate::engine::{
+    Action, Ask, AskId, DeviceId, Engine, Event, Keep, Manage, Outcome, Setup, Status,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::time::Instant;
@@ -41,7 +43,8 @@ pub struct Array {
 
 struct Inner {
     layout: Arc<dyn Layout>,
-    devices: Vec<Option<device::Shared>>,
+    /// By [`DeviceId`]; grows when a device joins.
+    devices: RwLock<Arc<Devices>>,
     executor: Box<dyn Executor>,
     /// Several members gain by being asked at once.
     has_ring: bool,
@@ -57,15 +60,19 @@ struct Inner {
     direct_reads: AtomicU64,
 }
 
+type Devices = Vec<Option<device::Shared>>;
+
 struct Core {
     engine: Engine,
     queue: Batch,
+    /// Work nobody waits for: the keeper's alone.
+    background: Batch,
     replies: HashMap<AskId, Outcome>,
     ask_next: AskId,
     callers_waiting: usize,
     wake_at: Option<Instant>,
-    /// The keeper sleeps without a time to wake up at.
-    keeper_sleeps: bool,
+    /// Until when the keeper sleeps; `None`: it is awake.
+    keeper_until: Option<Instant>,
     closing: bool,
     /// Scratch of `step`, kept for its capacity.
     actions: Vec<Action>,
@@ -106,11 +113,12 @@ impl Array {
         let mut core = Core {
             engine,
             queue: Vec::new(),
+            background: Vec::new(),
             replies: HashMap::new(),
             ask_next: 0,
             callers_waiting: 0,
             wake_at: None,
-            keeper_sleeps: false,
+            keeper_until: None,
             closing: false,
             actions: Vec::new(),
         };
@@ -119,7 +127,7 @@ impl Array {
             layout,
             executor: executor_for(&devices, &pool),
             has_ring,
-            devices,
+            devices: RwLock::new(Arc::new(devices)),
             pool,
             clock,
             options,
@@ -198,17 +206,46 @@ impl Array {
 
     /// Fails the member in `slot` because somebody said so.
     pub fn fail(&self, slot: Slot) -> Result<()> {
-        let inner = &self.inner;
-        let mut core = inner.core.lock();
-        let mut actions = Vec::new();
-        let failed = core.engine.fail_slot(slot, &mut actions);
-        core.sort_out(&mut actions);
-        inner.refresh(&core);
-        inner.keeper.notify_one();
-        failed.map_err(Error::invalid)?;
-        drop(core);
-        // The flush is answered only when the survivors say so.
-        self.flush()
+        let status = self.status();
+        let member = status.members.get(slot.index()).and_then(Option::as_ref);
+        let Some(member) = member else {
+            return Err(Error::invalid(format!("slot {slot} has no member")));
+        };
+        self.manage(Manage::Fail(member.device))
+    }
+
+    /// Changes who belongs to the array, or what it does by itself; returns when the members
+    /// durably say so.
+    pub fn manage(&self, what: Manage) -> Result<()> {
+        let gone = match &what {
+            Manage::Remove(device) => Some(*device),
+            _ => None,
+        };
+        self.inner.ask(Ask::Manage(what))?;
+        if let Some(device) = gone {
+            self.inner.change_devices(|devices| devices[device.0] = None);
+        }
+        Ok(())
+    }
+
+    /// Gives `device` an id, under which it can join the array.
+    pub fn attach(&self, device: device::Shared) -> DeviceId {
+        let mut id = DeviceId(0);
+        self.inner.change_devices(|devices| {
+            id = DeviceId(devices.len());
+            devices.push(Some(device));
+        });
+        id
+    }
+
+    /// Lets go of a device that did not join.
+    pub fn detach(&self, device: DeviceId) {
+        self.inner.change_devices(|devices| devices[device.0] = None);
+    }
+
+    /// The device called `id`, while it is attached.
+    pub fn device(&self, id: DeviceId) -> Option<device::Shared> {
+        self.inner.devices.read().get(id.0).cloned().flatten()
     }
 
     /// Everything worth telling at this moment.
@@ -253,8 +290,10 @@ impl Core {
                     self.replies.insert(id, outcome);
                 }
                 Action::Wake(at) => {
-                    self.wake_at = Some(self.wake_at.map_or(at, |w| w.max(at)));
+                    self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
                 }
+                Action::Io { background: true, .. } => self.background.push(action),
+                Action::Compute(_, ref work) if work.background => self.background.push(action),
                 work => self.queue.push(work),
             }
         }
@@ -291,7 +330,8 @@ impl Inner {
         }
         let view = self.view.read().clone();
         let ring = self.has_ring.then_some((&*self.executor, &self.pool));
-        let read = view.read(at, buf, &self.devices, ring);
+        let devices = self.devices.read().clone();
+        let read = view.read(at, buf, &devices, ring);
         let good = read && self.generation.load(Ordering::Acquire) == view.generation;
         self.direct_reads.fetch_add(good as u64, Ordering::Relaxed);
         good
@@ -323,6 +363,7 @@ impl Inner {
                 };
             }
             if core.queue.is_empty() {
+                self.call_keeper(&core);
                 core.callers_waiting += 1;
                 self.callers.wait(&mut core);
                 core.callers_waiting -= 1;
@@ -337,7 +378,8 @@ impl Inner {
     /// Does a batch and tells the engine; returns with the lock held.
     fn work(&self, batch: Batch) -> parking_lot::MutexGuard<'_, Core> {
         let mut events = Vec::with_capacity(batch.len());
-        perform(batch, &self.devices, &*self.executor, &self.pool, &mut events);
+        let devices = self.devices.read().clone();
+        perform(batch, &devices, &*self.executor, &self.pool, &mut events);
         let mut core = self.core.lock();
         let now = self.clock.now();
         for event in events {
@@ -347,6 +389,7 @@ impl Inner {
         if core.callers_waiting > 0 && (!core.queue.is_empty() || !core.replies.is_empty()) {
             self.callers.notify_all();
         }
+        self.call_keeper(&core);
         core
     }
 
@@ -354,9 +397,27 @@ impl Inner {
     fn leave(&self, core: &Core) {
         if !core.queue.is_empty() && core.callers_waiting > 0 {
             self.callers.notify_one();
-        } else if !core.queue.is_empty() || (core.keeper_sleeps && core.wake_at.is_some()) {
+        }
+        self.call_keeper(core);
+    }
+
+    /// Wakes the keeper if it sleeps longer than it should.
+    fn call_keeper(&self, core: &Core) {
+        let Some(until) = core.keeper_until else { return };
+        let work = !core.background.is_empty() || !core.queue.is_empty();
+        if work || core.wake_at.is_some_and(|at| at < until) {
             self.keeper.notify_one();
         }
+    }
+
+    /// Another set of devices. Rings let go of theirs and make new ones.
+    fn change_devices(&self, change: impl FnOnce(&mut Devices)) {
+        let mut devices = self.devices.write();
+        let mut next = (**devices).clone();
+        change(&mut next);
+        *devices = Arc::new(next);
+        drop(devices);
+        self.executor.release();
     }
 
     /// A new view if a member's state changed.
@@ -374,26 +435,29 @@ impl Inner {
     fn keep(&self) {
         let mut core = self.core.lock();
         while !core.closing {
-            if !core.queue.is_empty() {
-                let batch = std::mem::take(&mut core.queue);
+            let now = self.clock.now();
+            if core.wake_at.is_some_and(|at| at <= now) {
+                core.wake_at = None;
+                core.step(now, Event::Tick);
+                self.refresh(&core);
+            }
+            let mut batch = std::mem::take(&mut core.queue);
+            batch.append(&mut core.background);
+            if !batch.is_empty() {
                 drop(core);
                 core = self.work(batch);
                 continue;
             }
-            let Some(at) = core.wake_at else {
-                core.keeper_sleeps = true;
-                self.keeper.wait(&mut core);
-                core.keeper_sleeps = false;
-                continue;
-            };
-            let now = self.clock.now();
-            if now < at {
-                let wait = Duration::from_nanos(at.0 - now.0);
-                self.keeper.wait_for(&mut core, wait);
-            } else {
-                core.wake_at = None;
-                core.step(now, Event::Tick);
+            let until = core.wake_at.unwrap_or(Instant(u64::MAX));
+            core.keeper_until = Some(until);
+            match core.wake_at {
+                Some(at) => {
+                    let wait = Duration::from_nanos(at.0.saturating_sub(now.0));
+                    self.keeper.wait_for(&mut core, wait);
+                }
+                None => self.keeper.wait(&mut core),
             }
+            core.keeper_until = None;
         }
     }
 }

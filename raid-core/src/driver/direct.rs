@@ -7,9 +7,9 @@
 use super::batch::{Executor, MemberIo, Verb};
 use crate::buf::{Buf, Pool};
 use crate::device;
-use crate::engine::{Member, State};
+use crate::engine::{DeviceId, Member};
 use crate::layout::{Code, Layout, Stripe, Unit};
-use crate::units::{Sectors, Slot};
+use crate::units::Sectors;
 use smallvec::SmallVec;
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct View {
 
 /// A part of the request and where its bytes lie.
 struct Piece {
-    slot: Slot,
+    device: DeviceId,
     /// Sector of the device.
     at: Sectors,
     /// Byte of the request.
@@ -36,7 +36,7 @@ type Pieces = SmallVec<[Piece; 32]>;
 
 impl View {
     pub fn new(generation: u64, layout: Arc<dyn Layout>, members: &[Option<Member>]) -> View {
-        let live = |m: &Option<Member>| m.clone().filter(|m| m.state != State::Failed);
+        let live = |m: &Option<Member>| m.clone().filter(Member::is_live);
         View { generation, layout, members: members.iter().map(live).collect() }
     }
 
@@ -50,7 +50,7 @@ impl View {
         ring: Option<(&dyn Executor, &Pool)>,
     ) -> bool {
         let Some(pieces) = self.pieces(at, buf.len()) else { return false };
-        let one_member = pieces.iter().all(|p| p.slot == pieces[0].slot);
+        let one_member = pieces.iter().all(|p| p.device == pieces[0].device);
         match ring.filter(|_| !one_member) {
             Some((ring, pool)) => read_at_once(pieces, buf, devices, ring, pool),
             None => read_in_turn(pieces, buf, devices).is_some(),
@@ -70,9 +70,9 @@ impl View {
                 let height = (stripe.len - low).min(left);
                 let index = inside.div_floor(stripe.len) as usize;
                 let unit = self.pick(&stripe, index, low, low + height)?;
-                let data_at = self.members[unit.slot.index()].as_ref()?.record.data_at;
-                let at = data_at + unit.at + low;
-                pieces.push(Piece { slot: unit.slot, at, from, len: height.len() });
+                let member = self.members[unit.slot.index()].as_ref()?;
+                let at = member.record.data_at + unit.at + low;
+                pieces.push(Piece { device: member.device, at, from, len: height.len() });
                 from += height.len();
                 inside += height;
             }
@@ -83,17 +83,17 @@ impl View {
 
     /// The unit to read data unit `index` from: itself, or the first readable copy.
     fn pick(&self, stripe: &Stripe, index: usize, low: Sectors, high: Sectors) -> Option<Unit> {
-        let readable = |unit: &Unit| {
-            let Some(member) = &self.members[unit.slot.index()] else { return false };
-            let trusted = match member.state {
-                State::InSync => true,
-                State::Recovering(cursor) => unit.at + high <= cursor,
-                State::Failed => false,
-            };
-            trusted && !member.record.bad_in(unit.at + low, unit.at + high)
+        let holder = |unit: &Unit| {
+            let member = self.members[unit.slot.index()].as_ref()?;
+            member.holds(unit.at + low, unit.at + high).then_some(member)
         };
+        let readable = |unit: &Unit| holder(unit).is_some();
+        let willing = |unit: &Unit| holder(unit).is_some_and(|m| !m.record.write_mostly);
         match self.layout.shape().code {
-            Code::Copy => stripe.units.iter().find(|u| readable(u)).copied(),
+            Code::Copy => {
+                let first = stripe.units.iter().find(|u| willing(u));
+                first.or_else(|| stripe.units.iter().find(|u| readable(u))).copied()
+            }
             _ => stripe.units.get(index).filter(|u| readable(u)).copied(),
         }
     }
@@ -108,14 +108,16 @@ fn read_in_turn(pieces: Pieces, buf: &mut [u8], devices: &[Option<device::Shared
         parts.push((piece, part));
         rest = tail;
     }
-    parts.sort_by_key(|(p, _)| (p.slot, p.at));
+    parts.sort_by_key(|(p, _)| (p.device, p.at));
     let mut parts = parts.into_iter().peekable();
     while let Some((first, part)) = parts.next() {
-        let device = devices[first.slot.index()].as_ref()?;
+        let device = devices.get(first.device.0)?.as_ref()?;
         let mut end = first.at + Sectors::floor_bytes(first.len as u64);
         let mut run: SmallVec<[IoSliceMut<'_>; 16]> = SmallVec::new();
         run.push(IoSliceMut::new(part));
-        while let Some((next, part)) = parts.next_if(|(p, _)| p.slot == first.slot && p.at == end) {
+        while let Some((next, part)) =
+            parts.next_if(|(p, _)| p.device == first.device && p.at == end)
+        {
             end += Sectors::floor_bytes(next.len as u64);
             run.push(IoSliceMut::new(part));
         }
@@ -135,7 +137,7 @@ fn read_at_once(
     let mut rest: Buf = pool.take(buf.len());
     let mut batch: SmallVec<[MemberIo; 32]> = SmallVec::new();
     for piece in &pieces {
-        batch.push(MemberIo::read(piece.slot.index(), piece.at, [rest.split_to(piece.len)]));
+        batch.push(MemberIo::read(piece.device.0, piece.at, [rest.split_to(piece.len)]));
     }
     if ring.run(devices, &mut batch).iter().any(Result::is_err) {
         return false;

@@ -26,12 +26,12 @@ pub(super) fn perform(
                 work.perform(pool);
                 events.push(Event::Computed(op, work));
             }
-            Action::Io { op, slot, at, io } => {
+            Action::Io { op, device, at, io, .. } => {
                 ops.push(op);
                 ios.push(match io {
-                    Io::Read(buf) => MemberIo::read(slot.index(), at, [buf]),
-                    Io::Write(data) => MemberIo::write(slot.index(), at, [data]),
-                    Io::Flush => MemberIo::flush(slot.index()),
+                    Io::Read(buf) => MemberIo::read(device.0, at, [buf]),
+                    Io::Write(data) => MemberIo::write(device.0, at, [data]),
+                    Io::Flush => MemberIo::flush(device.0),
                 });
             }
             Action::Reply(..) | Action::Wake(_) => panic!("replies and wakes are not batched"),

@@ -1,6 +1,7 @@
 //! What a user asks, cut into flights, and the one reply it gets.
 
 use super::flight::{Flight, Kind, Owner};
+use super::manage::Manage;
 use super::{Action, Actions, Engine};
 use crate::buf::{Buf, Shared};
 use crate::error::{Error, ErrorKind};
@@ -31,6 +32,8 @@ pub enum Ask {
     },
     /// Make everything answered before durable.
     Flush,
+    /// Change who belongs to the array, or what it does in the background.
+    Manage(Manage),
     /// Finish what is open, make it durable, mark the array clean.
     Stop,
 }
@@ -74,6 +77,7 @@ impl Engine {
             Ask::Read { at, buf } => self.ask_read(id, at, buf, out),
             Ask::Write { at, data, keep } => self.ask_write(id, at, data, keep, out),
             Ask::Flush => self.ask_flush(id, out),
+            Ask::Manage(what) => self.manage(id, what, out),
             Ask::Stop => self.stopping = Some(id),
         }
     }
@@ -94,6 +98,7 @@ impl Engine {
             flights[index].expect_piece(unit, place, buf.split_to(len));
         }
         self.stats.reads += 1;
+        self.asked_at = self.now;
         self.open(id, false, places.len(), flights, out);
     }
 
@@ -105,10 +110,13 @@ impl Engine {
         let len = Sectors::floor_bytes(data.len() as u64);
         let end = at + len;
         let bands = plan::split(&*self.layout, at, len);
+        let marks: Vec<Option<u64>> = bands.iter().map(|band| self.mark(band)).collect();
         let flights: Vec<Flight> = bands
             .into_iter()
-            .map(|band| {
+            .zip(marks)
+            .map(|(band, mark)| {
                 let mut flight = Flight::new(Owner::Ask(id), Kind::Write, band);
+                flight.marked = mark;
                 for unit in flight.band.first..=flight.band.last {
                     let from = flight.band.array_at(unit);
                     let height = flight.band.height();
@@ -121,8 +129,10 @@ impl Engine {
             })
             .collect();
         self.stats.writes += 1;
+        self.asked_at = self.now;
         self.open_writes += 1;
         self.mark_dirty(out);
+        self.publish_marks(out);
         self.open(id, true, 0, flights, out);
     }
 
@@ -174,11 +184,11 @@ impl Engine {
     /// Called after every event until then.
     pub(super) fn go_on_stopping(&mut self, out: &mut Actions) {
         let Some(id) = self.stopping else { return };
-        self.halt_resync();
+        self.halt_job();
         if !self.asks.is_empty() || !self.flights.is_empty() || !self.flushes.is_idle() {
             return;
         }
-        self.end_resync(out);
+        self.end_job(out);
         if !self.stop_flushed {
             self.stop_flushed = true;
             self.start_flush(Vec::new(), out);
@@ -190,6 +200,7 @@ impl Engine {
         if self.dirty && !self.broken {
             self.mark_clean_when_idle(out);
         }
+        self.clear_when_quiet(out);
         if self.publisher.is_idle() {
             self.stopping = None;
             self.read_only = true;

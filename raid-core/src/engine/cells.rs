@@ -42,6 +42,8 @@ pub(super) enum Task {
     Encode(Units),
     /// Make `new` of these parity units from their `old` and the change of these data units.
     Update { parity: Units, data: Units },
+    /// Compare parity with data, or copies with this one.
+    Compare { source: u16 },
 }
 
 /// Cells on their way through a driver: [`Work::perform`], then give it back to the engine.
@@ -51,11 +53,16 @@ pub struct Work {
     pub(super) units: SmallVec<[Unit; 8]>,
     pub(super) cells: Cells,
     pub(super) len: usize,
+    /// Sectors that did not agree, counted as md counts them.
+    pub(super) mismatches: u64,
+    /// Nobody waits for it: work of a job.
+    pub background: bool,
 }
 
 impl Work {
     pub(super) fn new(task: Task, stripe: &Stripe, cells: Cells, len: usize) -> Box<Work> {
-        Box::new(Work { task, units: stripe.units.clone(), cells, len })
+        let (units, mismatches, background) = (stripe.units.clone(), 0, false);
+        Box::new(Work { task, units, cells, len, mismatches, background })
     }
 
     /// Does the work, with scratch memory from `pool`. Pure computation; needs no lock.
@@ -64,6 +71,7 @@ impl Work {
             Task::Solve(lost) => self.solve(&lost, pool),
             Task::Encode(parity) => self.encode(&parity, pool),
             Task::Update { parity, data } => self.update(&parity, &data),
+            Task::Compare { source } => self.compare(source, pool),
         }
     }
 
@@ -95,7 +103,7 @@ impl Work {
         self.units.iter().position(|u| u.role == role)
     }
 
-    fn encode(&mut self, parity: &[u16], pool: &Pool) {
+    pub(super) fn encode(&mut self, parity: &[u16], pool: &Pool) {
         let mut p = self.wanted(Role::P, parity).map(|_| pool.take(self.len));
         let mut q = self.wanted(Role::Q, parity).map(|_| pool.take(self.len));
         let data = self.by_power(&[], |i| self.cells.content(i));

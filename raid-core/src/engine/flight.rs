@@ -1,20 +1,23 @@
 //! A plan in progress on one band: the phase it is in, what it waits for, its bytes.
 
+use super::Member;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
+use super::health::{DeviceId, Devices};
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
-use crate::layout::{Code, Role};
+use crate::layout::{Code, Role, Unit};
 use crate::plan::{self, Band, Phase, Plan, Units};
-use crate::units::SlotSet;
+use crate::units::{Sectors, SlotSet};
 use smallvec::SmallVec;
 
 /// Whom a flight reports to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Ask(AskId),
-    Resync,
+    /// The job's step at this position.
+    Job(Sectors),
 }
 
 /// What a flight is for.
@@ -24,7 +27,12 @@ pub(super) enum Kind {
     /// A write whose payload must first be completed with what the array holds (see [`Keep`]).
     Fill,
     Write,
+    /// Make redundancy anew (resync).
     Repair,
+    /// Fill devices that are being rebuilt.
+    Recover,
+    /// Compare redundancy with data; `true`: and make it agree.
+    Scrub(bool),
 }
 
 #[derive(Debug)]
@@ -39,8 +47,10 @@ pub(super) struct Flight {
     /// Which piece of the ask a wanted unit fills.
     places: SmallVec<[(u16, usize); 8]>,
     keeps: SmallVec<[(u16, Keep); 2]>,
-    /// Slots that failed to read in this band.
-    unreadable: SlotSet,
+    /// Devices that failed to read in this band.
+    unreadable: Devices,
+    /// The version that makes this write's bits in the bitmap durable, once they are set.
+    pub marked: Option<u64>,
     failed_reads: bool,
     locked: bool,
     generation: u64,
@@ -59,7 +69,8 @@ impl Flight {
             pending: 0,
             places: SmallVec::new(),
             keeps: SmallVec::new(),
-            unreadable: SlotSet::new(),
+            unreadable: Devices::new(),
+            marked: None,
             failed_reads: false,
             locked: false,
             generation: 0,
@@ -151,14 +162,20 @@ impl Engine {
         let access = self.health.access(stripe, *low, *high, &flight.unreadable);
         let code = self.shape.code;
         let heal = !self.read_only && flight.kind == Kind::Read && !flight.unreadable.is_empty();
-        let consistent = self.resync.as_ref().is_none_or(|r| r.is_behind(&flight.band))
-            && (self.unsynced.is_none() || self.resync.is_some() || self.trust_unsynced);
+        let consistent = self.is_consistent(&self.flights[id].band);
+        let targets = self.unfilled(id);
         let flight = &mut self.flights[id];
         let planned = match flight.kind {
             Kind::Read => plan::read(&flight.band, code, &access, heal),
             Kind::Fill => plan::read(&flight.band, code, &access, false),
             Kind::Write => plan::write(&flight.band, code, &access, consistent),
             Kind::Repair => plan::repair(&flight.band, code, &access),
+            Kind::Recover => plan::recover(&flight.band, code, &access, &targets),
+            // What did not read is rewritten; there is nothing to compare it with.
+            Kind::Scrub(_) if !flight.unreadable.is_empty() => {
+                plan::recover(&flight.band, code, &access, &targets)
+            }
+            Kind::Scrub(fix) => plan::scrub(&flight.band, code, &access, fix),
         };
         let solves = |plan: &Plan| plan.phases.iter().any(|p| matches!(p, Phase::Solve(_)));
         match planned {
@@ -178,8 +195,12 @@ impl Engine {
 
     fn refuse(&mut self, id: FlightId, why: &str, out: &mut Actions) {
         let flight = &mut self.flights[id];
-        let missing: SlotSet =
-            self.health.missing().iter().chain(flight.unreadable.iter()).collect();
+        let slot_of = |device: &DeviceId| {
+            let units = flight.band.stripe.units.iter().map(|u| u.slot);
+            units.into_iter().find(|&s| self.health.live_in(s).any(|m| m.device == *device))
+        };
+        let unreadable = flight.unreadable.iter().filter_map(slot_of);
+        let missing: SlotSet = self.health.missing().iter().chain(unreadable).collect();
         let text = format!(
             "stripe {}, array sector {}: {why} (missing or unreadable slots: {missing})",
             flight.band.stripe.no.0,
@@ -187,6 +208,31 @@ impl Engine {
         );
         flight.trouble = Some((ErrorKind::Io, text));
         self.finish(id, out);
+    }
+
+    /// Units of the band with a live device that does not hold what it should, or did not read.
+    fn unfilled(&self, id: FlightId) -> Units {
+        let Flight { band, unreadable, kind, .. } = &self.flights[id];
+        if !matches!(kind, Kind::Recover | Kind::Scrub(_)) {
+            return Units::new();
+        }
+        let lacks = |unit: &Unit| {
+            let (from, to) = (unit.at + band.low, unit.at + band.high);
+            let bad = |m: &Member| !m.holds(from, to) || unreadable.contains(&m.device);
+            self.health.live_in(unit.slot).any(bad)
+        };
+        plan::pick(&band.stripe, |i, _| lacks(&band.stripe.units[i]))
+    }
+
+    /// The devices that unit `unit` is written to: all of its slot, but for a device that is
+    /// filled only those that lack it.
+    fn receivers(&self, id: FlightId, unit: u16) -> Devices {
+        let Flight { band, unreadable, kind, .. } = &self.flights[id];
+        let unit = &band.stripe.units[unit as usize];
+        let (from, to) = (unit.at + band.low, unit.at + band.high);
+        let filling = *kind == Kind::Recover;
+        let wanted = |m: &&Member| !filling || !m.holds(from, to) || unreadable.contains(&m.device);
+        self.health.live_in(unit.slot).filter(wanted).map(|m| m.device).collect()
     }
 
     /// Goes through the phases until one has to wait.
@@ -217,6 +263,10 @@ impl Engine {
                     let task = Task::Update { parity: parity(flight), data };
                     return self.issue_work(id, task, out);
                 }
+                Phase::Compare => {
+                    let source = self.first_copy(id);
+                    return self.issue_work(id, Task::Compare { source }, out);
+                }
                 Phase::Answer if flight.kind == Kind::Fill => return self.fill(id, out),
                 Phase::Answer => self.answer(id),
                 Phase::Commit(units) => return self.commit(id, &units, out),
@@ -232,34 +282,58 @@ impl Engine {
         flight.pending = units.len();
         let len = flight.band.height().len();
         for &unit in units {
+            let device = self.source_of(id, unit).expect("a plan reads what can be read");
             let flight = &mut self.flights[id];
             let place = if self.shape.code == Code::Copy { 0 } else { unit as usize };
             let buf = flight.cells.old[place].take().unwrap_or_else(|| self.pool.take(len));
-            self.issue(id, unit, Io::Read(buf), out);
+            self.issue(id, unit, device, Io::Read(buf), out);
         }
         self.stats.member_reads += units.len() as u64;
     }
 
-    fn issue(&mut self, id: FlightId, unit: u16, io: Io, out: &mut Actions) {
-        let band = &self.flights[id].band;
+    fn source_of(&self, id: FlightId, unit: u16) -> Option<DeviceId> {
+        let Flight { band, unreadable, .. } = &self.flights[id];
+        let unit = &band.stripe.units[unit as usize];
+        self.health.source(unit, band.low, band.high, unreadable).map(|m| m.device)
+    }
+
+    /// The copy that is right by definition when copies differ: the first that can be read, and
+    /// of those not marked write-mostly if there is one.
+    fn first_copy(&self, id: FlightId) -> u16 {
+        let Flight { band, unreadable, .. } = &self.flights[id];
+        let access = self.health.access(&band.stripe, band.low, band.high, unreadable);
+        plan::first_copy(&access).unwrap_or(0) as u16
+    }
+
+    fn issue(&mut self, id: FlightId, unit: u16, device: DeviceId, io: Io, out: &mut Actions) {
+        let Flight { band, owner, .. } = &self.flights[id];
         let place = band.stripe.units[unit as usize];
-        let member = self.health.live(place.slot).expect("only live members get work");
+        let member = self.health.member(device).expect("only live devices get work");
         let at = member.record.data_at + place.at + band.low;
-        let op: OpId = self.ops.insert(Target::Unit { flight: id, unit });
-        out.push(Action::Io { op, slot: place.slot, at, io });
+        let background = matches!(owner, Owner::Job(_));
+        let op: OpId = self.ops.insert(Target::Unit { flight: id, unit, device });
+        out.push(Action::Io { op, device, at, io, background });
     }
 
     fn issue_work(&mut self, id: FlightId, task: Task, out: &mut Actions) {
         let flight = &mut self.flights[id];
         let cells = std::mem::take(&mut flight.cells);
         let len = flight.band.height().len();
-        let work = Work::new(task, &flight.band.stripe, cells, len);
+        let mut work = Work::new(task, &flight.band.stripe, cells, len);
+        work.background = matches!(flight.owner, Owner::Job(_));
         let op = self.ops.insert(Target::Work(id));
         out.push(Action::Compute(op, work));
     }
 
     pub(super) fn work_done(&mut self, id: FlightId, work: Box<Work>, out: &mut Actions) {
-        self.flights[id].cells = work.cells;
+        let flight = &mut self.flights[id];
+        flight.cells = work.cells;
+        if matches!(flight.plan.phases.get(flight.phase - 1), Some(Phase::Compare)) {
+            self.mismatched(work.mismatches);
+            if work.mismatches == 0 {
+                return self.finish(id, out);
+            }
+        }
         self.advance(id, out);
     }
 
@@ -313,33 +387,38 @@ impl Engine {
         let code = self.shape.code;
         let flight = &mut self.flights[id];
         if flight.kind == Kind::Write {
-            if !self.publisher.is_durable(self.dirty_version) {
+            let due = self.dirty_version.max(flight.marked.unwrap_or(0));
+            if !self.publisher.is_durable(due) {
                 flight.phase -= 1;
-                return self.wait_durable(self.dirty_version, Waiter::Flight(id));
+                return self.wait_durable(due, Waiter::Flight(id));
             }
             if self.broken {
                 return self.refuse(id, "more members failed than the level survives", out);
             }
         }
-        let live: Units = units
-            .iter()
-            .copied()
-            .filter(|&u| self.health.live(flight.band.stripe.units[u as usize].slot).is_some())
-            .collect();
-        if live.is_empty() {
+        let receivers: SmallVec<[(u16, Devices); 8]> =
+            units.iter().map(|&u| (u, self.receivers(id, u))).collect();
+        let pending: usize = receivers.iter().map(|(_, devices)| devices.len()).sum();
+        if pending == 0 {
             // Every target failed since the plan was made. New content must be somewhere; what was
             // to be healed or repaired is still in the other units.
-            let nowhere = matches!(code, Code::Copy | Code::None) && flight.kind == Kind::Write;
+            let kind = self.flights[id].kind;
+            let nowhere = matches!(code, Code::Copy | Code::None) && kind == Kind::Write;
             return match nowhere {
                 true => self.refuse(id, "no member is left to write to", out),
                 false => self.advance(id, out),
             };
         }
-        flight.pending = live.len();
-        self.stats.member_writes += live.len() as u64;
-        for unit in live {
-            let io = Io::Write(self.flights[id].outgoing(code, unit));
-            self.issue(id, unit, io, out);
+        self.flights[id].pending = pending;
+        self.stats.member_writes += pending as u64;
+        for (unit, devices) in receivers {
+            if devices.is_empty() {
+                continue;
+            }
+            let content = self.flights[id].outgoing(code, unit);
+            for device in devices {
+                self.issue(id, unit, device, Io::Write(content.clone()), out);
+            }
         }
     }
 
@@ -347,16 +426,15 @@ impl Engine {
     pub(super) fn unit_done(
         &mut self,
         id: FlightId,
-        unit: u16,
+        (unit, device): (u16, DeviceId),
         io: Io,
         failed: Option<String>,
         out: &mut Actions,
     ) {
-        let slot = self.flights[id].band.stripe.units[unit as usize].slot;
         match io {
-            Io::Read(buf) => self.unit_read(id, unit, buf, failed),
+            Io::Read(buf) => self.unit_read(id, unit, device, buf, failed),
             Io::Write(_) => {
-                let trouble = failed.and_then(|t| self.member_failed(slot, &t, out).err());
+                let trouble = failed.and_then(|t| self.device_failed(device, &t, out).err());
                 let flight = &mut self.flights[id];
                 // Healing is a favour: a read that has its data does not fail with it.
                 let trouble = trouble.filter(|_| flight.kind != Kind::Read);
@@ -379,9 +457,15 @@ impl Engine {
         }
     }
 
-    fn unit_read(&mut self, id: FlightId, unit: u16, buf: Buf, failed: Option<String>) {
+    fn unit_read(
+        &mut self,
+        id: FlightId,
+        unit: u16,
+        device: DeviceId,
+        buf: Buf,
+        failed: Option<String>,
+    ) {
         let flight = &mut self.flights[id];
-        let slot = flight.band.stripe.units[unit as usize].slot;
         let copy = self.shape.code == Code::Copy;
         if failed.is_none() {
             flight.cells.old[unit as usize] = Some(buf);
@@ -390,9 +474,9 @@ impl Engine {
         // The buffer goes back to where the next plan looks for it.
         flight.cells.old[if copy { 0 } else { unit as usize }] = Some(buf);
         flight.failed_reads = true;
-        flight.unreadable.insert(slot);
+        flight.unreadable.push(device);
         self.stats.read_errors += 1;
-        if let Some(member) = self.health.slots[slot.index()].as_mut() {
+        if let Some(member) = self.health.member_mut(device) {
             member.errors += 1;
         }
     }
@@ -413,9 +497,12 @@ impl Engine {
             true => self.stripes.release(id, flight.band.stripe.no),
             false => Vec::new(),
         };
+        if flight.marked.is_some() {
+            self.unmark(&flight.band, flight.trouble.is_some(), out);
+        }
         match flight.owner {
             Owner::Ask(ask) => self.flight_over(ask, flight.trouble, out),
-            Owner::Resync => self.repaired(&flight.band, flight.trouble, out),
+            Owner::Job(at) => self.step_done(at, &flight.band, flight.trouble, out),
         }
         for flight in next {
             self.granted(flight, out);

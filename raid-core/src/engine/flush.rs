@@ -3,9 +3,10 @@
 //! One flush of the members runs at a time; those who ask meanwhile share the next one, because
 //! the running one may have passed their writes.
 
+use super::health::DeviceId;
 use super::{Action, Actions, AskId, Engine, Io, Outcome, Target, UNTOLD, Waiter};
 use crate::error::{Error, ErrorKind};
-use crate::units::{Sectors, Slot};
+use crate::units::Sectors;
 
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
@@ -43,24 +44,25 @@ impl Engine {
 
     /// A flush of all live members for `asks`, which may be nobody; none runs.
     pub(super) fn start_flush(&mut self, asks: Vec<AskId>, out: &mut Actions) {
-        let slots: Vec<Slot> = match self.read_only {
+        let devices: Vec<DeviceId> = match self.read_only {
             true => Vec::new(),
-            false => self.health.live_slots().collect(),
+            false => self.health.live_devices(),
         };
         self.flushes.rounds += 1;
-        self.flushes.running = Some(Running { asks, pending: slots.len(), trouble: None });
-        for &slot in &slots {
-            let op = self.ops.insert(Target::Flush(slot));
-            out.push(Action::Io { op, slot, at: Sectors::ZERO, io: Io::Flush });
+        self.flushes.running = Some(Running { asks, pending: devices.len(), trouble: None });
+        for &device in &devices {
+            let op = self.ops.insert(Target::Flush(device));
+            let (at, background) = (Sectors::ZERO, false);
+            out.push(Action::Io { op, device, at, io: Io::Flush, background });
         }
-        if slots.is_empty() {
+        if devices.is_empty() {
             self.flushed_all(out);
         }
     }
 
     /// One member is flushed.
-    pub(super) fn flushed(&mut self, slot: Slot, failed: Option<String>, out: &mut Actions) {
-        let trouble = failed.and_then(|t| self.member_failed(slot, &t, out).err());
+    pub(super) fn flushed(&mut self, device: DeviceId, failed: Option<String>, out: &mut Actions) {
+        let trouble = failed.and_then(|t| self.device_failed(device, &t, out).err());
         let running = self.flushes.running.as_mut().expect("a flush runs");
         running.trouble = running.trouble.take().or(trouble);
         running.pending -= 1;

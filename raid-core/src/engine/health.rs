@@ -1,24 +1,40 @@
-//! The members as the engine knows them, and what may be done with each unit.
+//! The devices as the engine knows them, and what may be done with each unit.
+//!
+//! A slot has a member and, while that is being replaced, a second device that is filled beside
+//! it. Everything else waits without a slot: spares, and failed devices until they are removed.
 
-use crate::layout::{Code, Layout, Stripe};
+use crate::layout::{Code, Layout, Stripe, Unit};
+use crate::meta::bad_blocks;
 use crate::meta::record::MemberRecord;
 use crate::plan::{Access, Accesses};
 use crate::units::{Sectors, Slot, SlotSet};
+use smallvec::SmallVec;
 
-/// Whether a member's content can be trusted.
+/// Names a device of a running array: its index among the devices of the driver. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub usize);
+
+/// A few devices.
+pub(super) type Devices = SmallVec<[DeviceId; 2]>;
+
+/// Whether a device's content can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Everywhere.
     InSync,
     /// Below this sector of its data area: it is being rebuilt.
     Recovering(Sectors),
+    /// It waits to take a place.
+    Spare,
     /// It failed: neither read nor written any more.
     Failed,
 }
 
-/// A member in its slot.
+/// A device that belongs to the array.
 #[derive(Clone, Debug)]
 pub struct Member {
+    /// Which device of the driver.
+    pub device: DeviceId,
     /// How to name it to people.
     pub name: String,
     /// What its superblock says.
@@ -27,60 +43,158 @@ pub struct Member {
     pub state: State,
     /// Read and write errors seen since assembly.
     pub errors: u32,
-    /// First sector of its write-intent bitmap, rewritten with every superblock; `None`: none.
-    pub bitmap: Option<Vec<u8>>,
+    /// Another device is to take its place while it still serves.
+    pub replace: bool,
+    /// While it is filled: it lacks only what the bitmap marks.
+    pub by_bitmap: bool,
+    /// Its bad-block log has to be written with its next superblock.
+    pub bad_changed: bool,
 }
 
-/// All slots.
+impl Member {
+    /// A member that serves, without errors so far.
+    pub fn new(device: DeviceId, name: String, record: MemberRecord, state: State) -> Member {
+        let (replace, by_bitmap, bad_changed) = (false, false, false);
+        Member { device, name, record, state, errors: 0, replace, by_bitmap, bad_changed }
+    }
+
+    /// True if `from..to`, counted from its data offset, holds what it should.
+    pub fn holds(&self, from: Sectors, to: Sectors) -> bool {
+        let trusted = match self.state {
+            State::InSync => true,
+            State::Recovering(cursor) => to <= cursor,
+            State::Spare | State::Failed => false,
+        };
+        trusted && !self.record.bad_in(from, to)
+    }
+
+    /// True if it is read and written.
+    pub fn is_live(&self) -> bool {
+        matches!(self.state, State::InSync | State::Recovering(_))
+    }
+}
+
+/// Where a device stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Slot(Slot),
+    Replacement(Slot),
+    Other(usize),
+}
+
+/// All devices.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
+    /// The members by slot; a failed one stays until it is removed or its place is taken.
     pub slots: Vec<Option<Member>>,
+    /// Devices that are filled to take over, by slot.
+    pub replacements: Vec<Option<Member>>,
+    /// Spares, and failed devices without a slot.
+    pub others: Vec<Member>,
     /// Grows with every change of a state, so that others can notice.
     pub generation: u64,
 }
 
 impl Health {
+    /// Every device, members first.
+    pub fn all(&self) -> impl Iterator<Item = &Member> + '_ {
+        self.slots.iter().flatten().chain(self.replacements.iter().flatten()).chain(&self.others)
+    }
+
+    /// Every device, members first.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Member> + '_ {
+        let seated = self.slots.iter_mut().flatten();
+        seated.chain(self.replacements.iter_mut().flatten()).chain(&mut self.others)
+    }
+
+    /// The device called `device`.
+    pub fn member(&self, device: DeviceId) -> Option<&Member> {
+        self.all().find(|m| m.device == device)
+    }
+
+    /// The device called `device`.
+    pub fn member_mut(&mut self, device: DeviceId) -> Option<&mut Member> {
+        self.all_mut().find(|m| m.device == device)
+    }
+
+    /// Where `device` stands.
+    pub fn place(&self, device: DeviceId) -> Option<Place> {
+        let is = |m: &Option<Member>| m.as_ref().is_some_and(|m| m.device == device);
+        let slot = |i: usize| Slot(i as u16);
+        let seat = self.slots.iter().position(is).map(|i| Place::Slot(slot(i)));
+        seat.or_else(|| self.replacements.iter().position(is).map(|i| Place::Replacement(slot(i))))
+            .or_else(|| self.others.iter().position(|m| m.device == device).map(Place::Other))
+    }
+
+    /// Devices that get superblocks: all that have not failed.
+    pub fn told(&self) -> Vec<DeviceId> {
+        self.all().filter(|m| m.state != State::Failed).map(|m| m.device).collect()
+    }
+
+    /// Devices that hold data: all live ones.
+    pub fn live_devices(&self) -> Vec<DeviceId> {
+        self.all().filter(|m| m.is_live()).map(|m| m.device).collect()
+    }
+
     /// The member in `slot`, if it is there and has not failed.
     pub fn live(&self, slot: Slot) -> Option<&Member> {
-        self.slots[slot.index()].as_ref().filter(|m| m.state != State::Failed)
+        self.slots[slot.index()].as_ref().filter(|m| m.is_live())
+    }
+
+    /// The live devices of `slot`: the member, and the one that is to replace it.
+    pub fn live_in(&self, slot: Slot) -> impl Iterator<Item = &Member> + '_ {
+        let both = [&self.slots[slot.index()], &self.replacements[slot.index()]];
+        both.into_iter().flatten().filter(|m| m.is_live())
+    }
+
+    fn slots_where(&self, test: impl Fn(Slot) -> bool) -> SlotSet {
+        (0..self.slots.len() as u16).map(Slot).filter(|&s| test(s)).collect()
     }
 
     /// Slots without a live member.
     pub fn missing(&self) -> SlotSet {
-        (0..self.slots.len() as u16).map(Slot).filter(|&s| self.live(s).is_none()).collect()
+        self.slots_where(|s| self.live(s).is_none())
     }
 
     /// Slots whose member is gone or not in sync everywhere: md's `degraded` counts these.
     pub fn degraded(&self) -> SlotSet {
-        let in_sync = |slot| self.live(slot).is_some_and(|m| m.state == State::InSync);
-        (0..self.slots.len() as u16).map(Slot).filter(|&s| !in_sync(s)).collect()
+        self.slots_where(|s| self.live(s).is_none_or(|m| m.state != State::InSync))
     }
 
-    /// Live slots.
-    pub fn live_slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        (0..self.slots.len() as u16).map(Slot).filter(|&s| self.live(s).is_some())
+    /// Slots with a device that is being filled.
+    pub fn recovering(&self) -> SlotSet {
+        let filled = |m: &Member| matches!(m.state, State::Recovering(_));
+        self.slots_where(|s| self.live_in(s).any(filled))
+    }
+
+    /// The device to read `unit` from between the heights `low` and `high`, but none of `not`.
+    pub fn source(
+        &self,
+        unit: &Unit,
+        low: Sectors,
+        high: Sectors,
+        not: &[DeviceId],
+    ) -> Option<&Member> {
+        let (from, to) = (unit.at + low, unit.at + high);
+        self.live_in(unit.slot).find(|m| m.holds(from, to) && !not.contains(&m.device))
     }
 
     /// What may be done with the units of `stripe` between the heights `low` and `high`.
-    /// `unreadable`: slots that just failed to read here.
+    /// `unreadable`: devices that just failed to read here.
     pub fn access(
         &self,
         stripe: &Stripe,
         low: Sectors,
         high: Sectors,
-        unreadable: &SlotSet,
+        unreadable: &[DeviceId],
     ) -> Accesses {
-        let unit_access = |unit: &crate::layout::Unit| {
-            let Some(member) = self.live(unit.slot) else { return Access::NONE };
-            let (from, to) = (unit.at + low, unit.at + high);
-            let trusted = match member.state {
-                State::InSync => true,
-                State::Recovering(cursor) => to <= cursor,
-                State::Failed => false,
-            };
-            let bad = member.record.bad_in(from, to);
-            let read = trusted && !bad && !unreadable.contains(unit.slot);
-            Access { read, write: true }
+        let unit_access = |unit: &Unit| {
+            let source = self.source(unit, low, high, unreadable);
+            Access {
+                read: source.is_some(),
+                write: self.live_in(unit.slot).next().is_some(),
+                reluctant: source.is_some_and(|m| m.record.write_mostly),
+            }
         };
         stripe.units.iter().map(unit_access).collect()
     }
@@ -94,6 +208,36 @@ impl Health {
 }
 
 impl MemberRecord {
+    /// Notes `len` sectors from `at` (from the data offset) as bad; false where there is no list,
+    /// or it is full.
+    pub fn add_bad(&mut self, at: Sectors, len: Sectors) -> bool {
+        let Some(log) = self.bad_log else { return false };
+        let mut runs = self.bad_blocks.clone();
+        runs.push((self.data_at + at, len));
+        let runs = bad_blocks::joined(runs);
+        let fits = bad_blocks::emit(&runs, log.len, bad_blocks::shift(self)).is_ok();
+        if fits {
+            self.bad_blocks = runs;
+        }
+        fits
+    }
+
+    /// Takes `from..to`, counted from the data offset, off the list; true if it was on it.
+    pub fn clear_bad(&mut self, from: Sectors, to: Sectors) -> bool {
+        if !self.bad_in(from, to) {
+            return false;
+        }
+        let (from, to) = (self.data_at + from, self.data_at + to);
+        let cut = |&(at, len): &(Sectors, Sectors)| {
+            let end = at + len;
+            let before = (at, from.min(end).0.saturating_sub(at.0));
+            let after = (to.max(at), end.0.saturating_sub(to.max(at).0));
+            [before, after].into_iter().filter(|run| run.1 > 0).map(|(at, len)| (at, Sectors(len)))
+        };
+        self.bad_blocks = self.bad_blocks.iter().flat_map(cut).collect();
+        true
+    }
+
     /// True if `from..to`, counted from the data offset, touches a known bad block.
     pub fn bad_in(&self, from: Sectors, to: Sectors) -> bool {
         let (from, to) = (self.data_at + from, self.data_at + to);

@@ -13,35 +13,43 @@
 //! 5. A failed member is recorded durably on the survivors before the first reply to a write or
 //!    flush that depends on its absence.
 //! 6. The event count never goes down.
-//! 7. A member that is being rebuilt is always written, and read only below its cursor.
+//! 7. A device that is being rebuilt is always written, and read only below its cursor.
 //! 8. Lost units are never solved from parity that may be wrong, unless the user took that risk.
 //! 9. Memory is bounded by what is asked at once: a flight holds at most the units of its band.
 //! 10. `step` is deterministic.
 
 mod ask;
+mod bitmap;
 mod cells;
+mod compare;
 mod flight;
 mod flush;
 mod health;
+mod job;
+mod manage;
+mod pace;
 mod publish;
-mod resync;
 mod status;
 mod stripes;
 #[cfg(test)]
 mod tests;
 
 pub use ask::{Ask, AskId, Keep, Outcome};
+pub use bitmap::Bitmap;
 pub use cells::{Cells, Work};
-pub use health::{Member, State};
-pub use status::{Stats, Status};
+pub use health::{DeviceId, Member, State};
+pub use job::JobKind;
+pub use manage::{Manage, SyncAction};
+pub use pace::Limits;
+pub use status::{Progress, Stats, Status};
 
 use crate::buf::{Buf, Pool, Shared};
 use crate::layout::{Layout, Shape};
 use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::time::{Instant, Span};
-use crate::units::{Sectors, Slot};
+use crate::units::{Sectors, StripeNo};
 use flight::Flight;
-use health::Health;
+use health::{Health, Place};
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,16 +105,18 @@ pub enum Event {
 /// What to do.
 #[derive(Debug)]
 pub enum Action {
-    /// Let the member in `slot` do `io` at sector `at` of the device, then answer [`Event::Io`].
+    /// Let `device` do `io` at its sector `at`, then answer [`Event::Io`].
     Io {
         /// Names the operation in the answer.
         op: OpId,
-        /// Which member.
-        slot: Slot,
+        /// Which device.
+        device: DeviceId,
         /// Sector from the start of the device (not of the data area).
         at: Sectors,
         /// What to do there.
         io: Io,
+        /// Nobody waits for it: work of a job.
+        background: bool,
     },
     /// Call [`Work::perform`], then answer [`Event::Computed`].
     Compute(OpId, Box<Work>),
@@ -119,10 +129,10 @@ pub enum Action {
 /// Whom an answered operation belongs to.
 #[derive(Debug)]
 enum Target {
-    Unit { flight: FlightId, unit: u16 },
+    Unit { flight: FlightId, unit: u16, device: DeviceId },
     Work(FlightId),
-    Publish(Slot),
-    Flush(Slot),
+    Publish(DeviceId),
+    Flush(DeviceId),
 }
 
 /// Who waits for superblocks to be durable.
@@ -130,6 +140,7 @@ enum Target {
 enum Waiter {
     Flight(FlightId),
     Flush(Vec<AskId>),
+    Reply(AskId),
 }
 
 /// Everything the engine must know of an assembled array.
@@ -140,6 +151,12 @@ pub struct Setup {
     pub array: ArrayRecord,
     /// The members by slot.
     pub members: Vec<Option<Member>>,
+    /// Devices that are filled to replace a member, by slot; may be shorter than `members`.
+    pub replacements: Vec<Option<Member>>,
+    /// Spares.
+    pub spares: Vec<Member>,
+    /// The write-intent bitmap, if the array has one.
+    pub bitmap: Option<Bitmap>,
     /// Builds superblocks.
     pub emit: Emit,
     /// Some members' superblocks are older than `array`: a power cut fell between two of their
@@ -173,6 +190,13 @@ pub struct Engine {
     dirty_version: u64,
     /// The version that records the latest failure.
     failure_version: u64,
+    /// Sectors of the units of a stripe.
+    stripe_len: Sectors,
+    bitmap: Option<Bitmap>,
+    /// When a look at bits that may be cleared is due.
+    clear_due: Option<Instant>,
+    /// When somebody last asked for data.
+    asked_at: Instant,
     /// More members failed than the level survives.
     broken: bool,
     /// Why a flush failed on a member that cannot be spared.
@@ -188,7 +212,7 @@ pub struct Engine {
     stripes: stripes::Stripes,
     publisher: publish::Publisher,
     flushes: flush::Flushes,
-    resync: Option<resync::Resync>,
+    jobs: job::Jobs,
     stats: Stats,
 }
 
@@ -197,6 +221,12 @@ impl Engine {
     pub fn new(setup: Setup, out: &mut Actions) -> Engine {
         let shape = setup.layout.shape().clone();
         assert_eq!(setup.members.len(), shape.slots as usize, "one entry per slot");
+        let mut replacements = setup.replacements;
+        replacements.resize(shape.slots as usize, None);
+        let stripe_len = match shape.stripes {
+            0 => Sectors(1),
+            _ => setup.layout.stripe(StripeNo(0)).len,
+        };
         let mut engine = Engine {
             unsynced: setup.array.resync,
             layout: setup.layout,
@@ -204,7 +234,16 @@ impl Engine {
             pool: setup.pool,
             emit: setup.emit,
             array: setup.array,
-            health: Health { slots: setup.members, generation: 0 },
+            health: Health {
+                slots: setup.members,
+                replacements,
+                others: setup.spares,
+                generation: 0,
+            },
+            stripe_len,
+            bitmap: setup.bitmap,
+            clear_due: None,
+            asked_at: Instant::default(),
             trust_unsynced: setup.trust_unsynced,
             read_only: setup.read_only,
             dirty: false,
@@ -223,13 +262,13 @@ impl Engine {
             stripes: stripes::Stripes::default(),
             publisher: publish::Publisher::default(),
             flushes: flush::Flushes::default(),
-            resync: None,
+            jobs: job::Jobs::default(),
             stats: Stats::default(),
         };
         if setup.uneven && !setup.read_only {
             engine.changed(out);
         }
-        engine.begin_resync(out);
+        engine.begin(out);
         engine
     }
 
@@ -239,67 +278,74 @@ impl Engine {
         match event {
             Event::Ask(id, ask) => self.asked(id, ask, out),
             Event::Io { op, io, failed } => match self.ops.remove(op) {
-                Target::Unit { flight, unit } => self.unit_done(flight, unit, io, failed, out),
-                Target::Publish(slot) => self.published(slot, failed, out),
-                Target::Flush(slot) => self.flushed(slot, failed, out),
+                Target::Unit { flight, unit, device } => {
+                    self.unit_done(flight, (unit, device), io, failed, out);
+                }
+                Target::Publish(device) => self.published(device, failed, out),
+                Target::Flush(device) => self.flushed(device, failed, out),
                 Target::Work(_) => panic!("parity work is answered by Computed"),
             },
             Event::Computed(op, work) => match self.ops.remove(op) {
                 Target::Work(flight) => self.work_done(flight, work, out),
                 other => panic!("only parity work is answered by Computed, not {other:?}"),
             },
-            Event::Tick => self.mark_clean_when_idle(out),
+            Event::Tick => self.tick(out),
         }
         self.go_on_stopping(out);
+    }
+
+    fn tick(&mut self, out: &mut Actions) {
+        self.mark_clean_when_idle(out);
+        self.clear_when_quiet(out);
+        self.feed_job(out);
     }
 
     fn wake(&mut self, waiter: Waiter, out: &mut Actions) {
         match waiter {
             Waiter::Flight(flight) => self.advance(flight, out),
             Waiter::Flush(asks) => self.flush_answered(asks, out),
+            Waiter::Reply(ask) => self.told(ask, out),
         }
     }
 
-    /// `slot` failed to write or flush. `Err` says why the array cannot go on without it; the
+    /// `device` failed to write or flush. `Err` says why the array cannot go on without it; the
     /// member then keeps its place and the request fails.
-    fn member_failed(
+    fn device_failed(
         &mut self,
-        slot: Slot,
+        device: DeviceId,
         trouble: &str,
         out: &mut Actions,
     ) -> Result<(), String> {
         self.stats.write_errors += 1;
-        let Some(member) = self.health.slots[slot.index()].as_mut() else {
-            return Ok(());
-        };
+        let Some(place) = self.health.place(device) else { return Ok(()) };
+        let member = self.health.member_mut(device).expect("it has a place");
         member.errors += 1;
         if member.state == State::Failed {
             return Ok(());
         }
-        let text = format!("member {} in slot {slot}: {trouble}", member.name);
-        if self.read_only || !self.health.can_lose(&*self.layout, slot) {
-            if matches!(self.shape.level, 4..=6) && !self.read_only {
-                self.broken = true;
-                self.give_up_publishing(out);
+        let name = member.name.clone();
+        if let Place::Slot(slot) = place {
+            let text = format!("member {name} in slot {slot}: {trouble}");
+            let relieved = self.relief(slot).is_some_and(|m| m.state == State::InSync);
+            let spared = relieved || self.health.can_lose(&*self.layout, slot);
+            if self.read_only || !spared {
+                if matches!(self.shape.level, 4..=6) && !self.read_only {
+                    self.broken = true;
+                    self.give_up_publishing(out);
+                }
+                return Err(text);
             }
-            return Err(text);
         }
-        let member = self.health.slots[slot.index()].as_mut().expect("it is there, see above");
-        member.state = State::Failed;
+        self.health.member_mut(device).expect("it has a place").state = State::Failed;
         self.health.generation += 1;
-        self.failure_version = self.publish_failure(slot, out);
+        self.failure_version = self.publish_failure(device, out);
+        self.make_room(device);
+        self.devices_changed(out);
         Ok(())
     }
 
-    /// Fails a member because somebody said so (`mdadm --fail`).
-    pub fn fail_slot(&mut self, slot: Slot, out: &mut Actions) -> Result<(), String> {
-        if self.health.live(slot).is_none() {
-            return Err(format!("slot {slot} has no working member"));
-        }
-        if !self.health.can_lose(&*self.layout, slot) {
-            return Err(format!("the array cannot go on without slot {slot}"));
-        }
-        self.member_failed(slot, "failed on request", out)
+    fn relief(&self, slot: crate::units::Slot) -> Option<&Member> {
+        self.health.replacements[slot.index()].as_ref()
     }
 
     /// Grows whenever a member's state changes; a shortcut taken under an old number is void.
@@ -310,6 +356,16 @@ impl Engine {
     /// The members by slot.
     pub fn members(&self) -> &[Option<Member>] {
         &self.health.slots
+    }
+
+    /// True if redundancy of `band` is known to agree with its data.
+    fn is_consistent(&self, band: &crate::plan::Band) -> bool {
+        if self.unsynced.is_none() || self.trust_unsynced {
+            return true;
+        }
+        let (from, to) = self.position(band);
+        let unmarked = self.bitmap.as_ref().is_some_and(|b| !b.any_needed(from, to));
+        unmarked || self.jobs.has_synced(from, to)
     }
 
     /// True if no ask, flight or update is open.

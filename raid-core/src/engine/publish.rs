@@ -1,25 +1,33 @@
 //! Superblocks: marking the array dirty, clean, or without a member, durably and in order.
 //!
-//! Every change of what the superblocks say gets a *version*. One update runs at a time: it
-//! writes the newest version to every live member in three stages (flush what was written before,
-//! write, flush), and changes that come meanwhile are covered by the next one. Whoever needs a
-//! version to be durable waits for it by number.
+//! Every change of what the superblocks or the bitmap say gets a *version*. One update runs at a
+//! time: it writes the newest version to every member in three stages (flush what was written
+//! before, write, flush), and changes that come meanwhile are covered by the next one. Whoever
+//! needs a version to be durable waits for it by number.
+//!
+//! What speaks about data (clean marks, how far a rebuild or resync came, cleared bits) is written
+//! only by an update that flushed the data first.
 //!
 //! Levels without redundancy have nothing to mark and never write a superblock, as in md.
 
-use super::{Action, Actions, Engine, Io, Target, Waiter};
+use super::health::DeviceId;
+use super::{Action, Actions, Engine, Io, State, Target, Waiter};
 use crate::buf::Buf;
 use crate::layout::Code;
-use crate::meta::md_bitmap;
+use crate::meta::md1::emit::emit_bad_blocks;
 use crate::meta::record::DeviceRole;
 use crate::time::Instant;
-use crate::units::{Sectors, Slot};
+use crate::units::Sectors;
 
 /// The update in progress and what is still to come.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
     /// Grows with every change.
     version: u64,
+    /// The newest version that changes superblocks, not only bits.
+    superblocks: u64,
+    /// The newest version that speaks about data written before it.
+    after_data: u64,
     /// The newest version that nobody needs to wait for.
     durable: u64,
     /// The newest version that is on all live members: less, once the array is broken.
@@ -35,6 +43,21 @@ struct Update {
     version: u64,
     stage: Stage,
     pending: usize,
+    /// Data is durable that was written before this version ...
+    flushed: u64,
+    /// True once the flush that makes it so is done.
+    is_flushed: bool,
+    /// ... and before this time.
+    flushed_at: Instant,
+    /// How far devices that are being filled, and the resync, were then.
+    reached: Reached,
+}
+
+/// Positions of a moment, true on the members once they are flushed.
+#[derive(Debug, Default)]
+struct Reached {
+    devices: Vec<(DeviceId, Option<Sectors>)>,
+    unsynced: Option<Sectors>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,12 +82,34 @@ impl Publisher {
     pub fn is_idle(&self) -> bool {
         self.running.is_none() && self.durable == self.version
     }
+
+    /// The newest version.
+    pub fn current_version(&self) -> u64 {
+        self.version
+    }
+
+    /// The version that the next change will get.
+    pub fn next_version(&self) -> u64 {
+        self.version + 1
+    }
 }
 
 impl Engine {
     /// Notes that the superblocks must change, starts the update if none runs, and returns the
     /// version to wait for.
     pub(super) fn changed(&mut self, out: &mut Actions) -> u64 {
+        self.publisher.superblocks = self.publisher.next_version();
+        self.bits_changed(out)
+    }
+
+    /// The same for a change that is true only once the data written so far is durable.
+    pub(super) fn data_changed(&mut self, out: &mut Actions) -> u64 {
+        self.publisher.after_data = self.publisher.next_version();
+        self.changed(out)
+    }
+
+    /// The same for bits of the bitmap that were set.
+    pub(super) fn bits_changed(&mut self, out: &mut Actions) -> u64 {
         self.publisher.version += 1;
         if self.shape.code == Code::None || self.broken {
             self.publisher.durable = self.publisher.version;
@@ -81,46 +126,122 @@ impl Engine {
     }
 
     fn start_update(&mut self, out: &mut Actions) {
-        let version = self.publisher.version;
-        self.publisher.running = Some(Update { version, stage: Stage::Before, pending: 0 });
-        // Only a clean mark speaks about data that was written before.
-        let stage = if self.dirty { Stage::Write } else { Stage::Before };
-        self.enter_stage(stage, out);
+        let publisher = &self.publisher;
+        let after_data = publisher.after_data > publisher.durable;
+        let version = publisher.version;
+        let update = Update {
+            version,
+            stage: Stage::Before,
+            pending: 0,
+            flushed: version,
+            is_flushed: false,
+            flushed_at: self.now,
+            reached: self.reached(),
+        };
+        self.publisher.running = Some(update);
+        self.enter_stage(if after_data { Stage::Before } else { Stage::Write }, out);
+    }
+
+    fn reached(&self) -> Reached {
+        let position = |state| match state {
+            State::Recovering(cursor) => Some(cursor),
+            State::InSync | State::Spare | State::Failed => None,
+        };
+        let devices = self.health.all().map(|m| (m.device, position(m.state))).collect();
+        Reached { devices, unsynced: self.unsynced }
     }
 
     fn enter_stage(&mut self, stage: Stage, out: &mut Actions) {
-        let slots: Vec<Slot> = self.health.live_slots().collect();
+        self.publisher.running.as_mut().expect("an update runs").stage = stage;
+        let ios = match stage {
+            Stage::Write => self.updates(),
+            Stage::Before | Stage::After => {
+                let flush = |device| (device, Sectors::ZERO, Io::Flush);
+                self.health.told().into_iter().map(flush).collect()
+            }
+        };
         let update = self.publisher.running.as_mut().expect("an update runs");
-        update.stage = stage;
-        update.pending = 0;
-        if stage == Stage::Write {
-            self.refresh_record();
+        update.pending = ios.len();
+        let nothing = ios.is_empty();
+        for (device, at, io) in ios {
+            let op = self.ops.insert(Target::Publish(device));
+            out.push(Action::Io { op, device, at, io, background: false });
         }
-        for slot in slots {
-            let (at, io) = match stage {
-                Stage::Write => self.superblock(slot),
-                Stage::Before | Stage::After => (Sectors::ZERO, Io::Flush),
-            };
-            let bitmap = if stage == Stage::Write { self.bitmap(slot) } else { None };
-            for (at, io) in bitmap.into_iter().chain([(at, io)]) {
-                let op = self.ops.insert(Target::Publish(slot));
-                out.push(Action::Io { op, slot, at, io });
-                self.publisher.running.as_mut().expect("an update runs").pending += 1;
+        if nothing {
+            self.next_stage(out);
+        }
+    }
+
+    /// What the stage `Write` writes, on every device that gets superblocks.
+    fn updates(&mut self) -> Vec<(DeviceId, Sectors, Io)> {
+        let publisher = &mut self.publisher;
+        let update = publisher.running.as_mut().expect("an update runs");
+        // What came since the flush and speaks about data has to wait for the next update.
+        let settled = publisher.after_data <= update.flushed;
+        update.version = if settled { publisher.version } else { update.flushed };
+        let superblocks = publisher.superblocks > publisher.durable;
+        let (flushed, flushed_at) = (update.is_flushed, update.flushed_at);
+        let reached = std::mem::take(&mut update.reached);
+        if flushed && settled {
+            self.clear_quiet(flushed_at);
+        }
+        if superblocks {
+            self.refresh_records(flushed.then_some(reached), settled);
+        }
+        let pages = self.bitmap.as_mut().map(|b| b.take_pages(superblocks)).unwrap_or_default();
+        let pages: Vec<_> =
+            pages.into_iter().map(|(at, page)| (at, Buf::copy_of(&page).freeze())).collect();
+        let mut ios = Vec::new();
+        for device in self.health.told() {
+            let member = self.health.member(device).expect("it was just listed");
+            if let Some(start) = member.record.bitmap_at {
+                let write = |(at, page): &(Sectors, crate::buf::Shared)| {
+                    (device, start + *at, Io::Write(page.clone()))
+                };
+                ios.extend(pages.iter().map(write));
+            }
+            if superblocks {
+                ios.extend(self.bad_log(device).map(|(at, io)| (device, at, io)));
+                let (at, io) = self.superblock(device);
+                ios.push((device, at, io));
             }
         }
+        ios
     }
 
-    /// Brings the shared record up to what is true now.
-    fn refresh_record(&mut self) {
+    /// Brings the records up to what is true now. `reached`: positions that a flush covers;
+    /// `settled`: nothing that speaks about data came after it.
+    fn refresh_records(&mut self, reached: Option<Reached>, settled: bool) {
         self.array.events += 1;
         self.array.utime = self.now.seconds();
-        self.array.resync = if self.dirty { Some(Sectors::ZERO) } else { self.unsynced };
-        let version = self.publisher.version;
-        self.publisher.running.as_mut().expect("an update runs").version = version;
+        for (device, position) in reached.iter().flat_map(|r| &r.devices) {
+            if let Some(member) = self.health.member_mut(*device) {
+                member.record.recovery = *position;
+            }
+        }
+        let unsynced = match &reached {
+            Some(reached) if settled => reached.unsynced,
+            // A later position is not known to be true on the members yet.
+            _ => self.array.resync.or(self.unsynced),
+        };
+        let unclean = self.dirty || (self.shape.code != Code::None && !settled);
+        self.array.resync = if unclean { Some(Sectors::ZERO) } else { unsynced };
+        let whole = self.health.degraded().is_empty();
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.follow(self.array.events, whole);
+        }
     }
 
-    fn superblock(&mut self, slot: Slot) -> (Sectors, Io) {
-        let member = self.health.slots[slot.index()].as_mut().expect("a live slot has a member");
+    /// The bad-block log of `device`, if it changed.
+    fn bad_log(&mut self, device: DeviceId) -> Option<(Sectors, Io)> {
+        let member = self.health.member_mut(device).filter(|m| m.bad_changed)?;
+        member.bad_changed = false;
+        let (at, bytes) = emit_bad_blocks(&member.record).ok()??;
+        Some((at, Io::Write(Buf::copy_of(&bytes).freeze())))
+    }
+
+    fn superblock(&mut self, device: DeviceId) -> (Sectors, Io) {
+        let member = self.health.member_mut(device).expect("a device that is told is there");
         match (self.emit)(&self.array, &member.record) {
             Ok((at, bytes)) => {
                 let raw = &mut member.record.raw;
@@ -136,27 +257,29 @@ impl Engine {
         }
     }
 
-    /// The bitmap's counter follows the superblock's, so that the bits count as up to date.
-    fn bitmap(&mut self, slot: Slot) -> Option<(Sectors, Io)> {
-        let member = self.health.slots[slot.index()].as_mut()?;
-        let head = member.bitmap.as_mut()?;
-        md_bitmap::patch_events(head, self.array.events);
-        Some((member.record.bitmap_at?, Io::Write(Buf::copy_of(head).freeze())))
-    }
-
     /// One operation of the running update is answered.
-    pub(super) fn published(&mut self, slot: Slot, failed: Option<String>, out: &mut Actions) {
+    pub(super) fn published(
+        &mut self,
+        device: DeviceId,
+        failed: Option<String>,
+        out: &mut Actions,
+    ) {
         if let Some(trouble) = failed
-            && self.member_failed(slot, &trouble, out).is_err()
+            && self.device_failed(device, &trouble, out).is_err()
         {
             // Neither can the member be spared nor does it take superblocks: no more writes.
             self.broken = true;
         }
         let Some(update) = self.publisher.running.as_mut() else { return };
         update.pending -= 1;
-        if update.pending > 0 {
-            return;
+        if update.pending == 0 {
+            self.next_stage(out);
         }
+    }
+
+    fn next_stage(&mut self, out: &mut Actions) {
+        let update = self.publisher.running.as_mut().expect("an update runs");
+        update.is_flushed |= update.stage == Stage::Before;
         match update.stage {
             Stage::Before => self.enter_stage(Stage::Write, out),
             Stage::Write => self.enter_stage(Stage::After, out),
@@ -213,15 +336,15 @@ impl Engine {
         let due: Instant = self.idle_since.after(super::SAFE_MODE_DELAY);
         if self.now >= due || self.stopping.is_some() {
             self.dirty = false;
-            self.changed(out);
+            self.data_changed(out);
         } else {
             out.push(Action::Wake(due));
         }
     }
 
-    /// Writes the failure of `slot` into the role map; the version that says so is returned.
-    pub(super) fn publish_failure(&mut self, slot: Slot, out: &mut Actions) -> u64 {
-        let member = self.health.slots[slot.index()].as_ref().expect("it was there to fail");
+    /// Writes the failure of `device` into the role map; the version that says so is returned.
+    pub(super) fn publish_failure(&mut self, device: DeviceId, out: &mut Actions) -> u64 {
+        let member = self.health.member(device).expect("it was there to fail");
         let number = member.record.number as usize;
         if let Some(role) = self.array.roles.get_mut(number) {
             *role = DeviceRole::Faulty;

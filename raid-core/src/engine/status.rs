@@ -1,10 +1,10 @@
 //! What the engine tells about itself.
 
-use super::{Engine, Member};
+use super::{Engine, JobKind, Limits, Member};
 use crate::layout::Shape;
 use crate::meta::record::ArrayRecord;
 use crate::plan::{Band, Phase, Plan};
-use crate::units::SlotSet;
+use crate::units::{Sectors, SlotSet};
 
 /// Counters since assembly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Stats {
     pub healed: u64,
     /// Bands a resync could not make consistent because a unit did not read.
     pub resync_skipped: u64,
+    /// Steps of a check or repair that could not be compared because a unit did not read.
+    pub scrub_skipped: u64,
 }
 
 impl Stats {
@@ -54,7 +56,7 @@ impl Stats {
     }
 
     /// Names and values, in a fixed order.
-    pub fn rows(&self) -> [(&'static str, u64); 12] {
+    pub fn rows(&self) -> [(&'static str, u64); 13] {
         [
             ("reads", self.reads),
             ("writes", self.writes),
@@ -68,8 +70,22 @@ impl Stats {
             ("write_errors", self.write_errors),
             ("healed", self.healed),
             ("resync_skipped", self.resync_skipped),
+            ("scrub_skipped", self.scrub_skipped),
         ]
     }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// What it does.
+    pub kind: JobKind,
+    /// Sectors done; of each member, but for a resync or scrub of RAID 10 of the array.
+    pub done: Sectors,
+    /// Sectors in all.
+    pub total: Sectors,
+    /// Sectors a second since it began.
+    pub speed: u64,
 }
 
 /// A copy of everything worth telling at one moment.
@@ -87,8 +103,28 @@ pub struct Status {
     pub dirty: bool,
     /// Redundancy may be wrong somewhere.
     pub unsynced: bool,
-    /// Stripes done and in all, while a resync runs.
-    pub resync: Option<(u64, u64)>,
+    /// Devices that are filled to replace a member, by slot.
+    pub replacements: Vec<Option<Member>>,
+    /// Spares, and failed devices that lost their slot.
+    pub others: Vec<Member>,
+    /// The job that runs.
+    pub job: Option<Progress>,
+    /// The job that ran last.
+    pub last_job: Option<JobKind>,
+    /// What was asked for and waits for its turn.
+    pub requested: Option<JobKind>,
+    /// No job begins.
+    pub frozen: bool,
+    /// Why a job that is needed does not run.
+    pub trouble: Option<String>,
+    /// Sectors that did not agree in the last check or repair: md's `mismatch_cnt`.
+    pub mismatches: u64,
+    /// How fast jobs may go.
+    pub limits: Limits,
+    /// Bits of the write-intent bitmap that are set, and how many there are.
+    pub bitmap_bits: Option<(u64, u64)>,
+    /// Bitmap pages written to each member since assembly.
+    pub bitmap_writes: u64,
     /// Nothing is written.
     pub read_only: bool,
     /// More members failed than the level survives; writes are refused.
@@ -111,13 +147,29 @@ impl Engine {
             degraded: self.health.degraded(),
             dirty: self.dirty,
             unsynced: self.unsynced.is_some(),
-            resync: self.resync_progress(),
+            replacements: self.health.replacements.clone(),
+            others: self.health.others.clone(),
+            job: self.progress(),
+            last_job: self.jobs.last,
+            requested: self.jobs.requested,
+            frozen: self.jobs.frozen,
+            trouble: self.jobs.trouble.clone(),
+            mismatches: self.jobs.mismatches,
+            limits: self.jobs.limits,
+            bitmap_bits: self.bitmap.as_ref().map(|b| (b.count_set(), b.head().bits())),
+            bitmap_writes: self.bitmap.as_ref().map_or(0, |b| b.pages_written),
             read_only: self.read_only,
             broken: self.broken,
             stats: self.stats,
             superblock_updates: self.publisher.updates,
             flush_rounds: self.flushes.rounds,
         }
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        let job = self.jobs.current.as_ref()?;
+        let (done, total, speed) = job.progress(self.now);
+        Some(Progress { kind: job.kind, done, total, speed })
     }
 
     /// The open work, for people who look for what hangs.

@@ -4,6 +4,7 @@ use super::*;
 use crate::layout::{self, Params};
 use crate::meta::create::{NewMember, Request, create};
 use crate::meta::md1;
+use crate::units::Slot;
 use std::collections::VecDeque;
 
 /// An engine whose operations the test answers by hand.
@@ -53,13 +54,16 @@ impl Bench {
         };
         let members = creation.members.iter().map(|m| {
             let (name, record) = (format!("disk{}", m.slot), m.member.clone());
-            Some(Member { name, record, state: State::InSync, errors: 0, bitmap: None })
+            Some(Member::new(DeviceId(m.slot.index()), name, record, State::InSync))
         });
         let pool = Pool::new(0);
         let setup = Setup {
             layout: layout::make(level, &params).unwrap().into(),
             array,
             members: members.collect(),
+            replacements: Vec::new(),
+            spares: Vec::new(),
+            bitmap: None,
             emit: md1::V1_2.emit,
             uneven: false,
             read_only,
@@ -137,7 +141,7 @@ impl Bench {
 fn word(action: &Action) -> String {
     match action {
         Action::Compute(..) => "compute".into(),
-        Action::Io { slot, at, io, .. } => match io {
+        Action::Io { device: DeviceId(slot), at, io, .. } => match io {
             Io::Read(_) => format!("r{slot}"),
             Io::Write(_) if at.0 < DATA_AT => format!("sb{slot}"),
             Io::Write(_) => format!("w{slot}"),

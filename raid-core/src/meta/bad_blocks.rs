@@ -72,7 +72,7 @@ pub fn emit(runs: &[(Sectors, Sectors)], len: Sectors, shift: u8) -> Result<Vec<
 }
 
 /// Sorted, with touching and overlapping runs made one.
-fn joined(mut runs: Vec<(Sectors, Sectors)>) -> Vec<(Sectors, Sectors)> {
+pub fn joined(mut runs: Vec<(Sectors, Sectors)>) -> Vec<(Sectors, Sectors)> {
     runs.sort_unstable();
     let mut out: Vec<(Sectors, Sectors)> = Vec::with_capacity(runs.len());
     for (at, len) in runs {

@@ -152,6 +152,15 @@ pub fn patch_events(area: &mut [u8], events: u64) {
     }
 }
 
+/// Writes the counters and the state of `bitmap` into the superblock at the head of `area`.
+pub fn patch_counters(area: &mut [u8], bitmap: &Bitmap) {
+    if area.len() >= HEAD {
+        put(area, field::EVENTS, &bitmap.events.to_le_bytes());
+        put(area, field::EVENTS_CLEARED, &bitmap.events_cleared.to_le_bytes());
+        put(area, field::STATE, &bitmap.state.to_le_bytes());
+    }
+}
+
 /// True if every bit in use is set.
 pub fn all_set(area: &[u8], bitmap: &Bitmap) -> bool {
     count_set(area, bitmap) == bitmap.bits()

@@ -119,6 +119,8 @@ pub struct MemberRecord {
     /// In sync up to here only (a rebuild was interrupted), from the start of data;
     /// `None`: fully.
     pub recovery: Option<Sectors>,
+    /// It is to replace the member that is in its slot.
+    pub replacement: bool,
     /// Read from it only if nothing else has the data.
     pub write_mostly: bool,
     /// Fails at the first error.

@@ -15,11 +15,15 @@
 //! mark the unit, throw the plan away, plan again. From `Commit` on a plan only goes forward.
 
 mod read;
+mod recover;
 mod repair;
+mod scrub;
 mod write;
 
 pub use read::read;
+pub use recover::recover;
 pub use repair::repair;
+pub use scrub::scrub;
 pub use write::{Ways, ways, write};
 
 use crate::layout::{Layout, Role, Stripe};
@@ -40,13 +44,15 @@ pub struct Access {
     pub read: bool,
     /// Its member takes writes.
     pub write: bool,
+    /// Its member is to be read only if no other can be (`write-mostly`).
+    pub reluctant: bool,
 }
 
 impl Access {
     /// A healthy unit.
-    pub const FULL: Access = Access { read: true, write: true };
+    pub const FULL: Access = Access { read: true, write: true, reluctant: false };
     /// A unit whose member is missing.
-    pub const NONE: Access = Access { read: false, write: false };
+    pub const NONE: Access = Access { read: false, write: false, reluctant: false };
 }
 
 /// A run of sectors of a stripe in which the same data units are wanted from top to bottom.
@@ -132,6 +138,8 @@ pub enum Phase {
     Update,
     /// The wanted data is complete: give it to whoever asked.
     Answer,
+    /// Compare redundancy with data; what follows happens only where they differ.
+    Compare,
     /// Write these units. From here on the plan only goes forward.
     Commit(Units),
 }
@@ -190,7 +198,11 @@ impl Plan {
                         assert!(access[unit as usize].write, "unit {unit} takes writes: {self:?}");
                     }
                 }
-                Phase::Solve(_) | Phase::Encode | Phase::Update | Phase::Answer => {}
+                Phase::Solve(_)
+                | Phase::Encode
+                | Phase::Update
+                | Phase::Answer
+                | Phase::Compare => {}
             }
         }
         assert!(commits <= 1, "at most one commit: {self:?}");
@@ -201,7 +213,7 @@ impl Phase {
     fn is_empty(&self) -> bool {
         match self {
             Phase::Read(units) | Phase::Solve(units) | Phase::Commit(units) => units.is_empty(),
-            Phase::Encode | Phase::Update | Phase::Answer => false,
+            Phase::Encode | Phase::Update | Phase::Answer | Phase::Compare => false,
         }
     }
 
@@ -213,6 +225,7 @@ impl Phase {
             Phase::Encode => ("encode", &[]),
             Phase::Update => ("update", &[]),
             Phase::Answer => ("answer", &[]),
+            Phase::Compare => ("compare", &[]),
         };
         let mut text = String::from(word);
         for &unit in units {
@@ -233,8 +246,14 @@ impl fmt::Display for Role {
     }
 }
 
+/// The copy to read: the first that can be read, a reluctant one only if there is no other.
+pub(crate) fn first_copy(access: &[Access]) -> Option<usize> {
+    let willing = access.iter().position(|a| a.read && !a.reluctant);
+    willing.or_else(|| access.iter().position(|a| a.read))
+}
+
 /// The indexes of the units for which `test` holds.
-fn pick(stripe: &Stripe, test: impl Fn(usize, Role) -> bool) -> Units {
+pub(crate) fn pick(stripe: &Stripe, test: impl Fn(usize, Role) -> bool) -> Units {
     let units = stripe.units.iter().enumerate();
     units.filter(|(i, u)| test(*i, u.role)).map(|(i, _)| i as u16).collect()
 }

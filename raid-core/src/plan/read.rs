@@ -1,6 +1,6 @@
 //! Reading a band: straight from the units that can be read, the rest solved from redundancy.
 
-use super::{Access, Band, Lost, Phase, Plan, Units, pick};
+use super::{Access, Band, Lost, Phase, Plan, Units, first_copy, pick};
 use crate::layout::{Code, Role};
 
 /// The plan that fills the wanted units of `band`.
@@ -24,9 +24,10 @@ fn none(band: &Band, access: &[Access]) -> Result<Plan, Lost> {
     }
 }
 
-/// The first copy that can be read: md's order, which for far layouts is the fast outer half.
+/// The first copy that can be read: md's order, which for far layouts is the fast outer half;
+/// members marked write-mostly come last.
 fn copies(band: &Band, access: &[Access], heal: bool) -> Result<Plan, Lost> {
-    let source = access.iter().position(|a| a.read).ok_or(Lost)? as u16;
+    let source = first_copy(access).ok_or(Lost)? as u16;
     let lost = pick(&band.stripe, |i, _| heal && !access[i].read && access[i].write);
     let read = Phase::Read(Units::from_slice(&[source]));
     Ok(Plan::of([read, Phase::Answer, Phase::Commit(lost)]))

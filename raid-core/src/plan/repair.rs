@@ -1,7 +1,7 @@
 //! Making a band consistent: copies from the first good one, parity from data (resync).
 
 use super::read::solvable;
-use super::{Access, Band, Lost, Phase, Plan, Units, pick};
+use super::{Access, Band, Lost, Phase, Plan, Units, first_copy, pick};
 use crate::layout::{Code, Role};
 
 /// The plan that makes the redundancy of `band` agree with its data, as md's resync does:
@@ -12,7 +12,7 @@ pub fn repair(band: &Band, code: Code, access: &[Access]) -> Result<Plan, Lost> 
     let plan = match code {
         Code::None => Plan::default(),
         Code::Copy => {
-            let source = access.iter().position(|a| a.read).ok_or(Lost)?;
+            let source = first_copy(access).ok_or(Lost)?;
             let targets = pick(&band.stripe, |i, _| i != source && access[i].write);
             match targets.is_empty() {
                 true => Plan::default(),

@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::rng::Rng;
 use crate::buf::{Pool, Shared};
 use crate::engine::{Action, Actions, Ask, AskId, Engine, Event, Io, Member, OpId, Outcome, Setup};
-use crate::engine::{State, Status};
+use crate::engine::{DeviceId, State, Status};
 use crate::layout::{self, Layout, Params};
 use crate::meta::md1;
 use crate::meta::record::{ArrayRecord, DeviceRole};
@@ -53,6 +53,9 @@ impl World {
             layout: layout.clone(),
             array,
             members,
+            replacements: Vec::new(),
+            spares: Vec::new(),
+            bitmap: None,
             emit: md1::V1_2.emit,
             uneven,
             read_only,
@@ -161,7 +164,8 @@ impl World {
                     work.perform(&self.pool);
                     (rng.below(100_000), Coming::Computed(op, work))
                 }
-                Action::Io { op, slot, at, io } => {
+                Action::Io { op, device, at, io, .. } => {
+                    let slot = Slot(device.0 as u16);
                     let mark = self.disks[slot.index()].mark();
                     (rng.below(LATENCY_MAX), Coming::Io { op, slot, at, io, mark })
                 }
@@ -244,7 +248,8 @@ fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>, bool), 
                 None => State::InSync,
             };
             uneven |= found.array.events != array.events;
-            let member = Member { name, record: found.member, state, errors: 0, bitmap: None };
+            let device = DeviceId(slot.index());
+            let member = Member::new(device, name, found.member, state);
             members[slot.index()] = Some(member);
         }
     }

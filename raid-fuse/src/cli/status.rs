@@ -75,5 +75,5 @@ fn offline(args: &Args) -> Result<Report> {
     let options =
         Options { uuid: args.uuid, degraded: true, read_only: true, ..Options::default() };
     let assembly = assemble(&candidates, &options, &|_, _| true)?;
-    Ok(make::offline(&assembly, &candidates, &devices))
+    Ok(make::offline(&assembly, &devices))
 }

@@ -51,11 +51,21 @@ fn state(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     line("Active Devices", &report.active.to_string());
     line("Working Devices", &report.working.to_string());
     line("Failed Devices", &report.failed.to_string());
-    let spares = report.members.iter().filter(|member| member.slot.is_none()).count();
+    let waits = |member: &&Member| member.slot.is_none() && member.state != "faulty";
+    let spares = report.members.iter().filter(waits).count();
     line("Spare Devices", &spares.to_string());
-    if let Some(resync) = report.resync.filter(|resync| resync.running) {
-        let percent = resync.done_bytes * 100 / resync.total_bytes.max(1);
-        line("Resync Status", &format!("{percent}% complete"));
+    if let Some(job) = report.resync.as_ref().filter(|job| job.running) {
+        let percent = job.done_bytes * 100 / job.total_bytes.max(1);
+        let label = match job.action.as_str() {
+            "recovery" => "Rebuild Status",
+            "check" => "Check Status",
+            "repair" => "Repair Status",
+            _ => "Resync Status",
+        };
+        line(label, &format!("{percent}% complete"));
+    }
+    if matches!(report.last_sync_action.as_str(), "check" | "repair") {
+        line("Mismatches", &format!("{} sectors", report.mismatch_cnt));
     }
 }
 

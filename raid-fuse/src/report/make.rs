@@ -3,9 +3,9 @@
 use super::{Bitmap, Health, IN_SYNC, Member, Report, Resync};
 use raid_core::assembly::{layout_of, survives};
 use raid_core::device;
-use raid_core::engine::{State, Status};
+use raid_core::engine::{JobKind, State, Status};
 use raid_core::layout;
-use raid_core::meta::assemble::{Assembly, Candidate, Fate, Seat, SeatState};
+use raid_core::meta::assemble::{Assembly, Fate, Seat, SeatState};
 use raid_core::meta::examine::layout_name;
 use raid_core::meta::record::{ArrayRecord, MemberRecord};
 use raid_core::meta::{md_bitmap, time, uuid};
@@ -22,24 +22,19 @@ pub struct Background {
     pub warnings: Vec<String>,
 }
 
-/// The report of a running array. `speed` is that of its resync, in stripes a second.
-pub fn live(status: &Status, background: &Background, dead: bool, speed: f64) -> Report {
-    let members: Vec<Member> =
-        status.members.iter().enumerate().map(|(slot, member)| seated(slot, member)).collect();
+/// The report of a running array.
+pub fn live(status: &Status, background: &Background, dead: bool) -> Report {
+    let seats = status.members.iter().enumerate().map(|(slot, member)| seated(slot, member));
+    let extra = status.replacements.iter().enumerate();
+    let extra = extra.filter(|(_, m)| m.is_some()).map(|(slot, member)| seated(slot, member));
+    let mut members: Vec<Member> = seats.chain(extra).collect();
+    members.extend(status.others.iter().map(|member| Member { slot: None, ..known(member) }));
     let health = match (dead, status.degraded.is_empty()) {
         (true, _) => Health::Dead,
         (false, false) => Health::Degraded,
         (false, true) => Health::Ok,
     };
-    let resync = match status.resync {
-        Some((done, total)) => Some(progress(&status.array, status, done, total, speed)),
-        None if status.unsynced => {
-            let total = status.array.component.bytes();
-            Some(Resync { running: false, done_bytes: 0, total_bytes: total, speed_bytes: 0 })
-        }
-        None => None,
-    };
-    let failed = status.members.iter().flatten().filter(|m| m.state == State::Failed).count();
+    let failed = members.iter().filter(|m| m.state == FAULTY).count();
     let rebuilding = members.iter().any(|member| member.state == REBUILDING);
     let counters = status.stats.rows().into_iter().map(|(key, value)| (key.into(), value.into()));
     let mut report = describe(&status.array, members);
@@ -50,19 +45,47 @@ pub fn live(status: &Status, background: &Background, dead: bool, speed: f64) ->
     report.failed = failed as u16;
     report.metadata.clone_from(&background.metadata);
     report.bitmap.clone_from(&background.bitmap);
+    if let (Some(bitmap), Some((set, _))) = (&mut report.bitmap, status.bitmap_bits) {
+        bitmap.set = set;
+    }
     report.warnings.clone_from(&background.warnings);
-    report.resync = resync;
+    report.warnings.extend(status.trouble.clone());
+    report.resync = job(status);
+    report.mismatch_cnt = status.mismatches;
+    report.last_sync_action = status.last_job.map_or("none", JobKind::word).into();
     report.counters = counters.collect();
+    report.counters.insert("bitmap_writes".into(), status.bitmap_writes.into());
     report.state = words(&report, status.dirty, rebuilding);
     report
 }
 
+/// The job that runs, or the resync that waits.
+fn job(status: &Status) -> Option<Resync> {
+    if let Some(job) = status.job {
+        return Some(Resync {
+            running: true,
+            action: action(job.kind).into(),
+            done_bytes: job.done.bytes(),
+            total_bytes: job.total.bytes(),
+            speed_bytes: Sectors(job.speed).bytes(),
+        });
+    }
+    let total_bytes = status.array.component.bytes();
+    let action = "resync".into();
+    let waiting = Resync { running: false, action, done_bytes: 0, total_bytes, speed_bytes: 0 };
+    status.unsynced.then_some(waiting)
+}
+
+/// md's word in `/proc/mdstat`.
+fn action(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::Recovery => "recovery",
+        other => other.word(),
+    }
+}
+
 /// The report of an array that is not running.
-pub fn offline(
-    assembly: &Assembly,
-    candidates: &[Candidate],
-    devices: &[device::Shared],
-) -> Report {
+pub fn offline(assembly: &Assembly, devices: &[device::Shared]) -> Report {
     let mut members: Vec<Member> = Vec::new();
     let mut unusable = SlotSet::new();
     for (slot, seat) in assembly.seats.iter().enumerate() {
@@ -80,11 +103,12 @@ pub fn offline(
         }
         members.push(member);
     }
-    members.extend(assembly.spares.iter().map(|&index| Member {
-        path: Some(candidates[index].name.clone()),
-        state: "spare".into(),
-        ..nobody()
-    }));
+    members.extend(
+        assembly
+            .spares
+            .iter()
+            .map(|seat| Member { state: SPARE.into(), ..present(&seat.name, &seat.member) }),
+    );
     let rebuilding = members.iter().any(|member| member.state == REBUILDING);
     let mut report = describe(&assembly.array, members);
     report.health = match (unusable.is_empty(), survives(&assembly.array, &unusable)) {
@@ -100,6 +124,7 @@ pub fn offline(
     report.bitmap = bitmap(assembly, devices);
     report.resync = assembly.array.resync.map(|at| Resync {
         running: false,
+        action: "resync".into(),
         done_bytes: at.bytes(),
         total_bytes: assembly.array.component.bytes(),
         speed_bytes: 0,
@@ -119,10 +144,12 @@ pub fn bitmap(assembly: &Assembly, devices: &[device::Shared]) -> Option<Bitmap>
         md_bitmap::parse(&head, &assembly.array.uuid).ok()
     };
     let bitmap = assembly.seats.iter().flatten().find_map(read)?;
-    Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits() })
+    Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits(), set: 0 })
 }
 
 const REBUILDING: &str = "spare rebuilding";
+const SPARE: &str = "spare";
+const FAULTY: &str = "faulty";
 
 /// mdadm's words; `clean` never stands for an array that is not whole.
 fn words(report: &Report, dirty: bool, rebuilding: bool) -> String {
@@ -136,10 +163,12 @@ fn words(report: &Report, dirty: bool, rebuilding: bool) -> String {
         Health::Degraded => words.push("degraded"),
         Health::Dead => words = vec!["FAILED"],
     }
-    match report.resync {
-        Some(Resync { running: true, .. }) => words.push("resyncing"),
-        Some(_) => words.push("resync needed"),
-        None => {}
+    match report.resync.as_ref().map(|job| (job.running, job.action.as_str())) {
+        Some((true, "resync")) => words.push("resyncing"),
+        Some((true, "check")) => words.push("checking"),
+        Some((true, "repair")) => words.push("repairing"),
+        Some((false, _)) => words.push("resync needed"),
+        _ => {}
     }
     if rebuilding {
         words.push("recovering");
@@ -148,23 +177,6 @@ fn words(report: &Report, dirty: bool, rebuilding: bool) -> String {
         words.push("read-only");
     }
     words.join(", ")
-}
-
-fn progress(array: &ArrayRecord, status: &Status, done: u64, total: u64, speed: f64) -> Resync {
-    let whole = match array.level {
-        10 => status.shape.size.bytes(),
-        _ => array.component.bytes(),
-    };
-    let share = |stripes: f64| match total {
-        0 => 0,
-        _ => (whole as f64 * stripes / total as f64) as u64,
-    };
-    Resync {
-        running: true,
-        done_bytes: share(done as f64).min(whole),
-        total_bytes: whole,
-        speed_bytes: share(speed),
-    }
 }
 
 /// What the array record alone says.
@@ -187,14 +199,16 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
         size_bytes: None,
         component_bytes: (!array.component.is_empty()).then(|| array.component.bytes()),
         slots: array.slots,
-        active: count(&|member| member.state == IN_SYNC),
-        working: count(&|member| member.path.is_some() && member.state != "faulty"),
+        active: count(&|member| member.state == IN_SYNC && !member.replacement),
+        working: count(&|member| member.path.is_some() && member.state != FAULTY),
         failed: 0,
         created_seconds: time::seconds(array.ctime),
         updated_seconds: time::seconds(array.utime),
         events: array.events,
         bitmap: None,
         resync: None,
+        mismatch_cnt: 0,
+        last_sync_action: "none".into(),
         members,
         counters: serde_json::Map::new(),
         warnings: Vec::new(),
@@ -202,16 +216,23 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
 }
 
 fn seated(slot: usize, member: &Option<raid_core::engine::Member>) -> Member {
-    let Some(member) = member else { return vacant(slot) };
+    match member {
+        Some(member) => Member { slot: Some(slot as u16), ..known(member) },
+        None => vacant(slot),
+    }
+}
+
+fn known(member: &raid_core::engine::Member) -> Member {
     let state = match member.state {
         State::InSync => IN_SYNC,
         State::Recovering(_) => REBUILDING,
-        State::Failed => "faulty",
+        State::Spare => SPARE,
+        State::Failed => FAULTY,
     };
     Member {
-        slot: Some(slot as u16),
         state: state.into(),
         errors: member.errors,
+        replacement: member.record.replacement,
         ..present(&member.name, &member.record)
     }
 }
@@ -241,5 +262,6 @@ fn nobody() -> Member {
         device_uuid: None,
         data_offset_bytes: None,
         errors: 0,
+        replacement: false,
     }
 }

@@ -45,7 +45,8 @@ fn member(member: &Member) -> Option<String> {
     let flags = [
         (member.write_mostly, "(W)"),
         (member.state == "faulty", "(F)"),
-        (member.slot.is_none(), "(S)"),
+        (member.slot.is_none() && member.state != "faulty", "(S)"),
+        (member.replacement, "(R)"),
     ];
     flags.iter().filter(|(set, _)| *set).for_each(|(_, flag)| text.push_str(flag));
     Some(text)
@@ -103,9 +104,10 @@ fn bar(resync: &Resync) -> String {
     let left = total.saturating_sub(done);
     let tenths = left.checked_div(speed).unwrap_or_default() * 10 / 60;
     format!(
-        "[{}>{}]  resync ={:>3}.{}% ({done}/{total}) finish={}.{}min speed={speed}K/sec",
+        "[{}>{}]  {} ={:>3}.{}% ({done}/{total}) finish={}.{}min speed={speed}K/sec",
         "=".repeat(filled),
         ".".repeat(20 - filled),
+        resync.action,
         promille / 10,
         promille % 10,
         tenths / 10,
@@ -113,14 +115,15 @@ fn bar(resync: &Resync) -> String {
     )
 }
 
-/// All pages are in use, since every bit is set while we serve.
+/// Pages with marked regions, at most; the kernel counts those it holds in memory.
 fn pages(bitmap: &Bitmap) -> String {
     let pages = bitmap.bits.div_ceil(BITS_PER_PAGE);
     let chunk = match bitmap.chunk_bytes {
         bytes if bytes >= 1024 => format!("{}KB", bytes >> 10),
         bytes => format!("{bytes}B"),
     };
-    format!("bitmap: {pages}/{pages} pages [{}KB], {chunk} chunk\n", pages * 4)
+    let used = pages.min(bitmap.set);
+    format!("bitmap: {used}/{pages} pages [{}KB], {chunk} chunk\n", used * 4)
 }
 
 #[cfg(test)]
@@ -144,7 +147,8 @@ mod tests {
             "layout_number": layout, "metadata": "1.2", "chunk_bytes": 65536,
             "size_bytes": 30720 << 10, "component_bytes": null, "slots": slots, "active": slots,
             "working": slots, "failed": 0, "created_seconds": 0, "updated_seconds": 0,
-            "events": 0, "bitmap": null, "resync": null, "members": members, "counters": {},
+            "events": 0, "bitmap": null, "resync": null, "mismatch_cnt": 0,
+            "last_sync_action": "none", "members": members, "counters": {},
             "warnings": [],
         });
         serde_json::from_value(report).unwrap()
@@ -180,10 +184,15 @@ mod tests {
         report.members[1].state = "faulty".into();
         report.members[2].write_mostly = true;
         report.active = 2;
-        report.bitmap = Some(Bitmap { chunk_bytes: 64 << 20, bits: 1 });
+        report.bitmap = Some(Bitmap { chunk_bytes: 64 << 20, bits: 1, set: 1 });
         let (done_bytes, total_bytes) = (18432 << 10, 30720 << 10);
-        report.resync =
-            Some(Resync { running: true, done_bytes, total_bytes, speed_bytes: 1000 << 10 });
+        report.resync = Some(Resync {
+            running: true,
+            action: "resync".into(),
+            done_bytes,
+            total_bytes,
+            speed_bytes: 1000 << 10,
+        });
         let expected = "md0 : active raid1 loop2[2](W) loop1[1](F) loop0[0]\n      30720 blocks \
                         super 1.2 [3/2] [U_U]\n      [============>........]  resync = 60.0% \
                         (18432/30720) finish=0.2min speed=1000K/sec\n      bitmap: 1/1 pages \

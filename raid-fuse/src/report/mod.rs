@@ -70,8 +70,12 @@ pub struct Report {
     pub events: u64,
     /// The write-intent bitmap, if there is one.
     pub bitmap: Option<Bitmap>,
-    /// A resync that is needed, and how far it is.
+    /// A resync, recovery, check or repair that runs, or a resync that is needed.
     pub resync: Option<Resync>,
+    /// Sectors that did not agree in the last check or repair.
+    pub mismatch_cnt: u64,
+    /// What the last job did, in the words of md's `last_sync_action`.
+    pub last_sync_action: String,
     /// By slot, then spares.
     pub members: Vec<Member>,
     /// Counters since the start; empty if not running.
@@ -99,6 +103,9 @@ pub struct Member {
     pub data_offset_bytes: Option<u64>,
     /// Read and write errors since the start.
     pub errors: u32,
+    /// It is filled to replace the member that is in its slot.
+    #[serde(default)]
+    pub replacement: bool,
 }
 
 /// A write-intent bitmap.
@@ -108,11 +115,15 @@ pub struct Bitmap {
     pub chunk_bytes: u64,
     /// Bits in use.
     pub bits: u64,
+    /// Bits that are set now.
+    pub set: u64,
 }
 
-/// A resync.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// A job over the whole array.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resync {
+    /// md's word: `resync`, `recovery`, `check` or `repair`.
+    pub action: String,
     /// It is being done, not only needed.
     pub running: bool,
     /// Bytes done, of each member (RAID 10: of the array).
@@ -142,7 +153,7 @@ impl Report {
 
     /// `[U_UU]`: slots in sync.
     pub fn marks(&self) -> String {
-        let slots = self.members.iter().filter(|member| member.slot.is_some());
+        let slots = self.members.iter().filter(|m| m.slot.is_some() && !m.replacement);
         let mark = |member: &Member| if member.state == IN_SYNC { 'U' } else { '_' };
         format!("[{}]", slots.map(mark).collect::<String>())
     }

@@ -42,8 +42,9 @@ struct Table<'a> {
     freshest: Entry<'a>,
     seats: Vec<Option<(Entry<'a>, SeatState)>>,
     stale: Vec<Entry<'a>>,
-    spares: Vec<usize>,
+    spares: Vec<Entry<'a>>,
     replacements: Vec<(Slot, Entry<'a>)>,
+    replacing: Vec<(Slot, Entry<'a>)>,
     forced: Vec<usize>,
     bars_writing: Option<String>,
     mark_clean: bool,
@@ -59,6 +60,7 @@ impl<'a> Table<'a> {
             stale: Vec::new(),
             spares: Vec::new(),
             replacements: Vec::new(),
+            replacing: Vec::new(),
             forced: Vec::new(),
             bars_writing: None,
             mark_clean: false,
@@ -103,7 +105,7 @@ impl<'a> Table<'a> {
             let why = "its contents are not replayed; the data members are read as they are";
             self.verdicts.set(index, Fate::Journal, why);
         } else if own == DeviceRole::Spare && role == DeviceRole::Spare {
-            self.spares.push(index);
+            self.spares.push(entry);
             self.verdicts.set(index, Fate::Spare, "");
         } else if rank::is_stale(&entry, &self.freshest) {
             self.stale.push(entry);
@@ -173,9 +175,11 @@ impl<'a> Table<'a> {
     /// A replacement that is complete serves where the old member is gone.
     fn seat_replacements(&mut self) {
         for (slot, entry) in std::mem::take(&mut self.replacements) {
-            let is_free = self.seats.get(slot.index()).is_some_and(Option::is_none);
-            if is_free && entry.found.member.recovery.is_none() {
-                self.take(entry, slot, None);
+            let Some(seat) = self.seats.get(slot.index()) else { continue };
+            match seat {
+                None if entry.found.member.recovery.is_none() => self.take(entry, slot, None),
+                Some(_) => self.replacing.push((slot, entry)),
+                None => {}
             }
         }
     }
@@ -300,12 +304,20 @@ impl<'a> Table<'a> {
         array.resync = resync;
         self.clear_absent(&mut array);
         let seats = self.seats.into_iter().map(|seat| seat.map(|(e, state)| into_seat(e, state)));
+        let replacing = self.replacing.into_iter().map(|(slot, entry)| {
+            let state = match entry.found.member.recovery {
+                Some(at) => SeatState::Recovering(at),
+                None => SeatState::InSync,
+            };
+            (slot, into_seat(entry, state))
+        });
         Assembly {
             format: self.freshest.found.format,
             dirty: resync.is_some(),
             array,
             seats: seats.collect(),
-            spares: self.spares,
+            spares: self.spares.into_iter().map(|e| into_seat(e, SeatState::InSync)).collect(),
+            replacements: replacing.collect(),
             missing,
             read_only: options.read_only || bars.is_some() || forced_bare,
             forced: self.forced,
@@ -316,7 +328,9 @@ impl<'a> Table<'a> {
 
     /// Numbers that are called active but have no seat become "nobody", as the kernel does.
     fn clear_absent(&self, array: &mut ArrayRecord) {
-        let seated: Vec<u32> = self.seats.iter().flatten().map(|(e, _)| e.number()).collect();
+        let seated = self.seats.iter().flatten().map(|(e, _)| e.number());
+        let seated: Vec<u32> =
+            seated.chain(self.replacing.iter().map(|(_, e)| e.number())).collect();
         for (number, role) in array.roles.iter_mut().enumerate() {
             if matches!(role, DeviceRole::Active(_)) && !seated.contains(&(number as u32)) {
                 *role = DeviceRole::Spare;

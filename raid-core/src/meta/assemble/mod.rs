@@ -89,8 +89,10 @@ pub struct Assembly {
     pub array: ArrayRecord,
     /// The members by slot.
     pub seats: Vec<Option<Seat>>,
-    /// Candidates that wait as spares.
-    pub spares: Vec<usize>,
+    /// Devices that wait as spares.
+    pub spares: Vec<Seat>,
+    /// Devices that are being filled to replace the member of a slot.
+    pub replacements: Vec<(Slot, Seat)>,
     /// Slots without a member.
     pub missing: SlotSet,
     /// The array was not stopped cleanly: redundancy is consistent only below

@@ -355,12 +355,13 @@ fn a_replacement_is_recognised_and_serves_when_the_old_member_is_gone() {
         images.calls(member, 3, 1);
     });
     images.patch(3, field::FEATURES, &0x10u32.to_le_bytes());
-    assert_eq!(images.outcome(&[], ""), "[UUU] read-only");
-    assert_eq!(images.outcome(&[1], ""), "[UUU] read-only");
+    assert_eq!(images.outcome(&[], ""), "[UUU]");
+    assert_eq!(images.outcome(&[1], ""), "[UUU]");
     let assembly = images.assemble(&[], "").unwrap();
     assert_eq!(assembly.verdicts[3].fate, Fate::Replacement(Slot(1)));
+    assert_eq!(assembly.replacements.len(), 1);
     images.patch(3, field::FEATURES, &0x12u32.to_le_bytes());
-    assert_eq!(images.outcome(&[1], "degraded"), "[U_U] read-only");
+    assert_eq!(images.outcome(&[1], "degraded"), "[U_U]");
 }
 
 #[test]

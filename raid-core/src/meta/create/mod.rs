@@ -363,6 +363,7 @@ fn planned_members(
                 number: slot as u32,
                 device_uuid: new.device_uuid,
                 recovery: None,
+                replacement: false,
                 write_mostly: new.write_mostly,
                 failfast: new.failfast,
                 bad_log: areas.bad_log,

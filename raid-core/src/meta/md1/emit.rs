@@ -138,6 +138,7 @@ fn features_of(array: &ArrayRecord, member: &MemberRecord, old: u32) -> u32 {
     (old & !features::REBUILT)
         | bit(member.bitmap_at.is_some(), features::BITMAP)
         | bit(member.recovery.is_some(), features::RECOVERY_OFFSET)
+        | bit(member.replacement, features::REPLACEMENT)
         | bit(!member.bad_blocks.is_empty(), features::BAD_BLOCKS)
         | bit(array.reshape.is_some(), features::RESHAPE_ACTIVE)
         | bit(backwards, features::RESHAPE_BACKWARDS)

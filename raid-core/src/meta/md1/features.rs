@@ -28,7 +28,7 @@ pub const MULTIPLE_PPLS: u32 = 0x800;
 pub const RAID0_LAYOUT: u32 = 0x1000;
 
 /// Bits that follow from a record; all others are kept as they were found.
-pub const REBUILT: u32 = BITMAP | RECOVERY_OFFSET | RECOVERY_BITMAP | BAD_BLOCKS;
+pub const REBUILT: u32 = BITMAP | RECOVERY_OFFSET | RECOVERY_BITMAP | BAD_BLOCKS | REPLACEMENT;
 
 /// Every bit the kernel (6.1) knows, with its name.
 pub const NAMES: &[(u32, &str)] = &[
@@ -78,14 +78,13 @@ pub fn contradiction(features: u32, level: i32) -> Option<&'static str> {
 
 /// Why an array with these features may be read but not written; `None`: it may.
 ///
-/// We write only what we keep truthful: plain arrays, an internal bitmap (kept by marking
-/// everything before the first write), recovery offsets and bad-block logs.
+/// We write only what we keep truthful: plain arrays, an internal bitmap, recovery offsets,
+/// replacements and bad-block logs.
 pub fn bars_writing(features: u32) -> Option<&'static str> {
     const BARS: &[(u32, &str)] = &[
         (JOURNAL, "it has a write journal, which this version does not keep"),
         (PPL | MULTIPLE_PPLS, "it has a partial parity log, which this version does not keep"),
         (BITMAP_VERSIONED, "it belongs to a cluster and other nodes may have it open"),
-        (REPLACEMENT, "a member is being replaced, which this version does not continue"),
     ];
     BARS.iter().find(|(bits, _)| features & bits != 0).map(|&(_, why)| why)
 }

@@ -194,6 +194,7 @@ fn member_record(packet: &Packet, array: &ArrayRecord, at: Sectors) -> Result<Me
             true => recovery(packet)?,
             false => None,
         },
+        replacement: bits & features::REPLACEMENT != 0,
         write_mostly: packet.devflags() & 1 != 0,
         failfast: packet.devflags() & 2 != 0,
         bad_log: bad_log(packet, at)?,

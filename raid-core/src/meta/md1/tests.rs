@@ -185,7 +185,7 @@ fn what_may_be_read_but_not_written_says_why() {
         (features::JOURNAL, false, true),
         (features::PPL, false, true),
         (features::MULTIPLE_PPLS, false, true),
-        (features::REPLACEMENT, false, true),
+        (features::REPLACEMENT, true, true),
         (features::BITMAP | features::BITMAP_VERSIONED, false, true),
         (features::RESHAPE_ACTIVE, false, false),
         (0x8000_0000, false, false),

@@ -1,0 +1,340 @@
+//! Who belongs to the array: devices fail, go, come, take places and are replaced.
+
+use super::job::JobKind;
+use super::{Action, Actions, AskId, DeviceId, Engine, Member, Outcome, Place, State, Waiter};
+use crate::error::{Error, ErrorKind};
+use crate::layout::Code;
+use crate::meta::record::DeviceRole;
+use crate::units::{Sectors, Slot};
+
+/// A change that somebody asks for.
+#[derive(Debug)]
+pub enum Manage {
+    /// This device is to be used no more (`mdadm --fail`).
+    Fail(DeviceId),
+    /// A failed device or a spare leaves the array (`mdadm --remove`).
+    Remove(DeviceId),
+    /// A new device joins: as a spare, or, where it held this slot and missed only what the
+    /// bitmap knows, back in its place (`mdadm --add`, `--re-add`).
+    Add {
+        /// The device, with the record to write; its number is chosen here.
+        member: Box<Member>,
+        /// The slot it had, if it is to go back there, and the events it saw.
+        back: Option<(Slot, u64)>,
+    },
+    /// Another device is to take over from this one while it still serves (`mdadm --replace`).
+    Replace(DeviceId),
+    /// Whether this device is read only when no other can be.
+    WriteMostly(DeviceId, bool),
+    /// What the array is to do by itself (`sync_action`).
+    Sync(SyncAction),
+    /// How fast jobs may go.
+    Limits(super::Limits),
+}
+
+/// What can be written to md's `sync_action`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncAction {
+    /// End a check or repair; other jobs begin again at once.
+    Idle,
+    /// End any job, and begin none.
+    Frozen,
+    /// Begin what is due: recovery or resync.
+    Resync,
+    /// Compare.
+    Check,
+    /// Compare and make agree.
+    Repair,
+}
+
+impl Engine {
+    pub(super) fn manage(&mut self, id: AskId, what: Manage, out: &mut Actions) {
+        let done = match self.try_manage(what, out) {
+            Ok(()) => self.publisher.current_version(),
+            Err(error) => return out.push(Action::Reply(id, Outcome::Failed(error))),
+        };
+        match self.publisher.is_durable(done) {
+            true => self.told(id, out),
+            false => self.wait_durable(done, Waiter::Reply(id)),
+        }
+    }
+
+    /// Answers somebody who waited for superblocks.
+    pub(super) fn told(&mut self, id: AskId, out: &mut Actions) {
+        out.push(Action::Reply(id, Outcome::Done));
+    }
+
+    fn try_manage(&mut self, what: Manage, out: &mut Actions) -> Result<(), Error> {
+        if self.shape.code == Code::None {
+            let text = "this level has no redundancy: no member can fail, come or go";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the array is read-only"));
+        }
+        if self.broken {
+            let text = "more members failed than the level survives; stop the array";
+            return Err(Error::new(ErrorKind::Dead, text));
+        }
+        match what {
+            Manage::Fail(device) => self.fail(device, out),
+            Manage::Remove(device) => self.remove(device, out),
+            Manage::Add { member, back } => self.add(*member, back, out),
+            Manage::Replace(device) => self.replace(device, out),
+            Manage::WriteMostly(device, value) => {
+                let member = self.known(device)?;
+                member.record.write_mostly = value;
+                self.health.generation += 1;
+                self.changed(out);
+                Ok(())
+            }
+            Manage::Sync(action) => self.sync_action(action, out),
+            Manage::Limits(limits) => {
+                self.jobs.limits = limits;
+                self.feed_job(out);
+                Ok(())
+            }
+        }
+    }
+
+    fn known(&mut self, device: DeviceId) -> Result<&mut Member, Error> {
+        let unknown = || Error::invalid(format!("the array has no device {}", device.0));
+        self.health.member_mut(device).ok_or_else(unknown)
+    }
+
+    fn fail(&mut self, device: DeviceId, out: &mut Actions) -> Result<(), Error> {
+        let member = self.known(device)?;
+        if member.state == State::Failed {
+            return Ok(());
+        }
+        let name = member.name.clone();
+        if let Some(Place::Slot(slot)) = self.health.place(device) {
+            let relief = self.health.replacements[slot.index()].as_ref();
+            let relieved = relief.is_some_and(|m| m.state == State::InSync);
+            if !relieved && !self.health.can_lose(&*self.layout, slot) {
+                let text = format!("{name} cannot be spared: the array would lose data");
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+        }
+        let errors = self.stats.write_errors;
+        let failed = self.device_failed(device, "failed on request", out);
+        self.stats.write_errors = errors;
+        failed.map_err(|text| Error::new(ErrorKind::Busy, text))
+    }
+
+    fn remove(&mut self, device: DeviceId, out: &mut Actions) -> Result<(), Error> {
+        let member = self.known(device)?;
+        let (name, state, number) = (member.name.clone(), member.state, member.record.number);
+        if !matches!(state, State::Failed | State::Spare) {
+            let text = format!("{name} is in use; say `fail` first");
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        match self.health.place(device) {
+            Some(Place::Slot(slot)) => self.health.slots[slot.index()] = None,
+            Some(Place::Replacement(slot)) => self.health.replacements[slot.index()] = None,
+            Some(Place::Other(index)) => drop(self.health.others.remove(index)),
+            None => {}
+        }
+        self.array.set_role(number, DeviceRole::Spare);
+        self.health.generation += 1;
+        self.changed(out);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        mut member: Member,
+        back: Option<(Slot, u64)>,
+        out: &mut Actions,
+    ) -> Result<(), Error> {
+        if self.health.member(member.device).is_some() {
+            return Err(Error::new(ErrorKind::Busy, format!("{} is a member", member.name)));
+        }
+        let back = back.filter(|&(slot, _)| self.health.live(slot).is_none());
+        let cleared = self.bitmap.as_ref().map(|bitmap| bitmap.head().events_cleared);
+        let back = back.filter(|&(_, events)| match cleared {
+            Some(cleared) => events >= cleared,
+            None => events >= self.array.events,
+        });
+        match back {
+            Some((slot, _)) => {
+                let number = member.record.number;
+                let taken = self
+                    .health
+                    .all()
+                    .any(|m| m.record.number == number && m.state != State::Failed);
+                if taken {
+                    member.record.number = self.free_number();
+                }
+                member.by_bitmap = true;
+                self.seat(member, slot);
+            }
+            None => {
+                member.record.number = self.free_number();
+                member.record.recovery = None;
+                member.state = State::Spare;
+                self.array.set_role(member.record.number, DeviceRole::Spare);
+                self.health.others.push(member);
+            }
+        }
+        self.health.generation += 1;
+        self.changed(out);
+        self.devices_changed(out);
+        Ok(())
+    }
+
+    /// The lowest number from the slots on that nobody has, as mdadm gives it.
+    fn free_number(&self) -> u32 {
+        let first = u32::from(self.shape.slots);
+        let taken = |n: &u32| self.health.all().any(|m| m.record.number == *n);
+        (first..).find(|n| !taken(n)).expect("there are more numbers than devices")
+    }
+
+    fn replace(&mut self, device: DeviceId, out: &mut Actions) -> Result<(), Error> {
+        let member = self.known(device)?;
+        if member.state != State::InSync {
+            let text = format!("{} is not in sync, so it cannot be replaced", member.name);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        member.replace = true;
+        self.devices_changed(out);
+        Ok(())
+    }
+
+    fn sync_action(&mut self, action: SyncAction, out: &mut Actions) -> Result<(), Error> {
+        let current = self.jobs.current.as_ref().map(|job| job.kind);
+        self.jobs.frozen = action == SyncAction::Frozen;
+        match action {
+            SyncAction::Idle | SyncAction::Frozen => {
+                self.jobs.requested = None;
+                self.halt_job();
+                self.end_job(out);
+            }
+            SyncAction::Resync => self.jobs.resume(),
+            SyncAction::Check | SyncAction::Repair => {
+                if let Some(kind) = current {
+                    let text = format!("{} is running; wait for it, or say idle", kind.word());
+                    return Err(Error::new(ErrorKind::Busy, text));
+                }
+                let repair = action == SyncAction::Repair;
+                let kind = if repair { JobKind::Repair } else { JobKind::Check };
+                self.jobs.requested = Some(kind);
+            }
+        }
+        self.next_job(out);
+        Ok(())
+    }
+
+    /// A failed device gives its place to the one that was to replace it, and waits elsewhere to
+    /// be removed.
+    pub(super) fn make_room(&mut self, device: DeviceId) {
+        match self.health.place(device) {
+            Some(Place::Replacement(slot)) => {
+                let failed = self.health.replacements[slot.index()].take();
+                self.health.others.extend(failed);
+            }
+            Some(Place::Slot(slot)) => {
+                if let Some(relief) = self.health.replacements[slot.index()].take() {
+                    self.take_over(slot, relief);
+                }
+            }
+            Some(Place::Other(_)) | None => {}
+        }
+    }
+
+    fn take_over(&mut self, slot: Slot, mut relief: Member) {
+        relief.record.replacement = false;
+        let before = self.health.slots[slot.index()].replace(relief);
+        self.health.others.extend(before);
+        self.health.generation += 1;
+    }
+
+    /// Puts `member` into `slot`, to be filled from the beginning.
+    fn seat(&mut self, mut member: Member, slot: Slot) {
+        member.state = State::Recovering(Sectors::ZERO);
+        member.record.recovery = Some(Sectors::ZERO);
+        self.array.set_role(member.record.number, DeviceRole::Active(slot));
+        let before = self.health.slots[slot.index()].replace(member);
+        self.health.others.extend(before);
+    }
+
+    /// Spares take the places that are free or to be replaced; the job that is due begins.
+    pub(super) fn devices_changed(&mut self, out: &mut Actions) {
+        if self.read_only || self.broken || self.jobs.frozen || self.stopping.is_some() {
+            return;
+        }
+        let mut seated = false;
+        for slot in (0..self.shape.slots).map(Slot) {
+            let vacant = self.health.live(slot).is_none();
+            let wanted = self.health.live(slot).is_some_and(|m| m.replace)
+                && self.health.replacements[slot.index()].is_none();
+            if !vacant && !wanted {
+                continue;
+            }
+            let spare = self.health.others.iter().position(|m| m.state == State::Spare);
+            let Some(mut spare) = spare.map(|index| self.health.others.remove(index)) else {
+                break;
+            };
+            seated = true;
+            if vacant {
+                self.seat(spare, slot);
+                continue;
+            }
+            spare.state = State::Recovering(Sectors::ZERO);
+            spare.record.recovery = Some(Sectors::ZERO);
+            spare.record.replacement = true;
+            self.array.set_role(spare.record.number, DeviceRole::Active(slot));
+            self.health.replacements[slot.index()] = Some(spare);
+        }
+        if seated {
+            self.health.generation += 1;
+            self.changed(out);
+            self.restart_recovery(out);
+        }
+        self.next_job(out);
+    }
+
+    /// A recovery that runs begins again at the lowest cursor of all that are to be filled.
+    fn restart_recovery(&mut self, out: &mut Actions) {
+        let kind = self.jobs.current.as_ref().map(|job| job.kind);
+        if kind.is_some() {
+            self.halt_job();
+            self.end_job(out);
+        }
+    }
+
+    /// All devices that were being filled are complete.
+    pub(super) fn filled(&mut self, out: &mut Actions) {
+        for member in self.health.all_mut() {
+            if matches!(member.state, State::Recovering(_)) {
+                member.state = State::InSync;
+                member.by_bitmap = false;
+            }
+        }
+        self.health.generation += 1;
+        for slot in (0..self.shape.slots).map(Slot) {
+            let complete =
+                self.health.replacements[slot.index()].take_if(|m| m.state == State::InSync);
+            let Some(relief) = complete else { continue };
+            if let Some(old) = self.health.slots[slot.index()].as_mut() {
+                old.state = State::Failed;
+                let number = old.record.number;
+                self.array.set_role(number, DeviceRole::Faulty);
+            }
+            self.take_over(slot, relief);
+        }
+        self.data_changed(out);
+    }
+
+    /// Notes `len` sectors from `at` (from the data offset) of `device` as bad; false where it
+    /// keeps no list, or the list is full.
+    pub(super) fn add_bad(&mut self, device: DeviceId, at: Sectors, len: Sectors) -> bool {
+        let Some(member) = self.health.member_mut(device) else { return false };
+        if !member.record.add_bad(at, len) {
+            return false;
+        }
+        member.bad_changed = true;
+        self.health.generation += 1;
+        true
+    }
+}
