@@ -1,12 +1,15 @@
 //! From devices to a running array, and from a plan to a new one: where metadata meets devices.
 //!
 //! [`examine`] looks, [`decide`] chooses (see [`crate::meta::assemble`]), [`start`] runs;
-//! [`make`] writes what [`crate::meta::create`] planned. Looking never writes.
+//! [`make`] writes what [`crate::meta::create`] planned; [`join`](join()) brings a device into a
+//! running array. Looking never writes.
 
 mod bitmap;
+mod join;
 mod make;
 mod start;
 
+pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
 pub use start::{StartOptions, start};
 

@@ -170,9 +170,9 @@ impl Bitmap {
         md_bitmap::patch_counters(&mut self.image, &self.head);
     }
 
-    /// The whole area as it should be on a member that has none yet.
-    pub fn image(&self) -> &[u8] {
-        &self.image
+    /// All pages are written with the next update: a device has joined that has none.
+    pub(super) fn rewrite(&mut self) {
+        self.dirty_pages.extend(0..self.image.len().div_ceil(PAGE));
     }
 }
 

@@ -177,6 +177,7 @@ impl Engine {
                 self.health.others.push(member);
             }
         }
+        self.bitmap.iter_mut().for_each(super::Bitmap::rewrite);
         self.health.generation += 1;
         self.changed(out);
         self.devices_changed(out);

@@ -2,6 +2,7 @@
 
 use super::{Engine, JobKind, Limits, Member};
 use crate::layout::Shape;
+use crate::meta::md_bitmap;
 use crate::meta::record::ArrayRecord;
 use crate::plan::{Band, Phase, Plan};
 use crate::units::{Sectors, SlotSet};
@@ -121,6 +122,8 @@ pub struct Status {
     pub mismatches: u64,
     /// How fast jobs may go.
     pub limits: Limits,
+    /// What the write-intent bitmap says of itself, if there is one.
+    pub bitmap: Option<md_bitmap::Bitmap>,
     /// Bits of the write-intent bitmap that are set, and how many there are.
     pub bitmap_bits: Option<(u64, u64)>,
     /// Bitmap pages written to each member since assembly.
@@ -156,6 +159,7 @@ impl Engine {
             trouble: self.jobs.trouble.clone(),
             mismatches: self.jobs.mismatches,
             limits: self.jobs.limits,
+            bitmap: self.bitmap.as_ref().map(|b| b.head().clone()),
             bitmap_bits: self.bitmap.as_ref().map(|b| (b.count_set(), b.head().bits())),
             bitmap_writes: self.bitmap.as_ref().map_or(0, |b| b.pages_written),
             read_only: self.read_only,

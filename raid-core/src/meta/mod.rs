@@ -19,6 +19,7 @@ mod bytes;
 pub mod create;
 pub mod examine;
 pub mod foreign;
+pub mod join;
 pub mod md0;
 pub mod md1;
 pub mod md_bitmap;

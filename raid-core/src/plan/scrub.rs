@@ -28,8 +28,8 @@ pub fn scrub(band: &Band, code: Code, access: &[Access], fix: bool) -> Result<Pl
 }
 
 fn committed(plan: Plan) -> Units {
-    match plan.phases.into_iter().last() {
-        Some(Phase::Commit(units)) => units,
+    match plan.phases.last() {
+        Some(Phase::Commit(units)) => units.clone(),
         _ => Units::new(),
     }
 }
