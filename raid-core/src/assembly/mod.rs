@@ -11,7 +11,7 @@ mod start;
 
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
-pub use start::{StartOptions, start};
+pub use start::{StartOptions, setup, start};
 
 use crate::device::{Device, read_at};
 use crate::error::{Error, Result};

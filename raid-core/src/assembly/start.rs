@@ -36,6 +36,21 @@ pub fn start(
     devices: &[device::Shared],
     options: &StartOptions,
 ) -> Result<Array> {
+    let (setup, table) = setup(assembly, devices, options)?;
+    let device = |index: Option<usize>| index.and_then(|index| devices.get(index).cloned());
+    let table = table.into_iter().map(device).collect();
+    Ok(Array::start(setup, table, options.driver.clone()))
+}
+
+/// What the engine must know to start the array, and by device id which of `devices` it is.
+///
+/// # Errors
+/// As [`start`].
+pub fn setup(
+    assembly: &Assembly,
+    devices: &[device::Shared],
+    options: &StartOptions,
+) -> Result<(Setup, Vec<Option<usize>>)> {
     let mut array = assembly.array.clone();
     if array.level == 0 {
         array.layout = options.raid0_layout.unwrap_or(array.layout);
@@ -46,14 +61,14 @@ pub fn start(
     let layout: Arc<dyn Layout> = layout_of(&array, &lens)?.into();
     let hazard = layout.hazard().is_some_and(|hazard| hazard.read_only());
     let read_only = options.read_only || assembly.read_only || hazard;
-    let mut table: Vec<Option<device::Shared>> = vec![None; assembly.seats.len()];
+    let mut table: Vec<Option<usize>> = vec![None; assembly.seats.len()];
     let mut join = |seat: &Seat, id: usize| -> Result<Member> {
-        let device = devices.get(seat.candidate).cloned().ok_or_else(|| {
+        let device = devices.get(seat.candidate).ok_or_else(|| {
             Error::new(ErrorKind::Invalid, format!("no device for {}", seat.name))
         })?;
-        check_room(&array, &*device, seat)?;
+        check_room(&array, &**device, seat)?;
         table.resize(table.len().max(id + 1), None);
-        table[id] = Some(device);
+        table[id] = Some(seat.candidate);
         let state = match seat.state {
             SeatState::InSync => State::InSync,
             SeatState::Recovering(at) => State::Recovering(at),
@@ -90,7 +105,7 @@ pub fn start(
         pool: Pool::new(ARENA),
         now: Instant::default(),
     };
-    Ok(Array::start(setup, table, options.driver.clone()))
+    Ok((setup, table))
 }
 
 /// The data the layout will use must lie on the device.

@@ -31,6 +31,8 @@ pub struct Bitmap {
     /// Regions whose bit is set here but not yet durable, with the version that makes it so.
     setting: HashMap<u64, u64>,
     dirty_pages: BTreeSet<usize>,
+    /// An update is on its way that clears what is quiet.
+    clearing: bool,
     /// Pages written since the start, on one member.
     pub pages_written: u64,
 }
@@ -49,6 +51,7 @@ impl Bitmap {
             quiet: BTreeMap::new(),
             setting: HashMap::new(),
             dirty_pages: BTreeSet::new(),
+            clearing: false,
             pages_written: 0,
         };
         if bitmap.head.is_stale(events) {
@@ -242,13 +245,14 @@ impl Engine {
         if asleep || self.bitmap.is_none() || !self.health.degraded().is_empty() {
             return;
         }
-        let Some(bitmap) = self.bitmap.as_mut() else { return };
+        let Some(bitmap) = self.bitmap.as_mut().filter(|b| !b.clearing) else { return };
         let sleep = Span::millis(u64::from(bitmap.head.daemon_sleep) * 1000);
         let Some(first) = bitmap.quiet.values().min() else { return };
         let due = first.after(sleep);
         if self.now >= due || self.stopping.is_some() {
             self.clear_due = None;
-            self.data_changed(out);
+            bitmap.clearing = true;
+            self.bits_to_clear(out);
         } else {
             self.clear_due = Some(due);
             out.push(super::Action::Wake(due));
@@ -260,7 +264,11 @@ impl Engine {
     pub(super) fn clear_quiet(&mut self, flushed: Instant) {
         let whole = self.health.degraded().is_empty();
         let stopping = self.stopping.is_some();
-        let Some(bitmap) = self.bitmap.as_mut().filter(|_| whole) else { return };
+        let Some(bitmap) = self.bitmap.as_mut() else { return };
+        bitmap.clearing = false;
+        if !whole {
+            return;
+        }
         let sleep = Span::millis(u64::from(bitmap.head.daemon_sleep) * 1000);
         let long = |since: &Instant| stopping || since.after(sleep) <= flushed;
         let quiet: Vec<u64> = bitmap

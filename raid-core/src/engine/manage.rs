@@ -310,6 +310,7 @@ impl Engine {
             if matches!(member.state, State::Recovering(_)) {
                 member.state = State::InSync;
                 member.by_bitmap = false;
+                self.stats.filled += 1;
             }
         }
         self.health.generation += 1;

@@ -108,6 +108,12 @@ impl Engine {
         self.changed(out)
     }
 
+    /// The same for bits of the bitmap that may be cleared, which the superblocks do not tell.
+    pub(super) fn bits_to_clear(&mut self, out: &mut Actions) -> u64 {
+        self.publisher.after_data = self.publisher.next_version();
+        self.bits_changed(out)
+    }
+
     /// The same for bits of the bitmap that were set.
     pub(super) fn bits_changed(&mut self, out: &mut Actions) -> u64 {
         self.publisher.version += 1;

@@ -34,6 +34,8 @@ pub struct Stats {
     pub healed: u64,
     /// Bands a resync could not make consistent because a unit did not read.
     pub resync_skipped: u64,
+    /// Devices that were filled to the end.
+    pub filled: u64,
     /// Steps of a check or repair that could not be compared because a unit did not read.
     pub scrub_skipped: u64,
 }
@@ -57,7 +59,7 @@ impl Stats {
     }
 
     /// Names and values, in a fixed order.
-    pub fn rows(&self) -> [(&'static str, u64); 13] {
+    pub fn rows(&self) -> [(&'static str, u64); 14] {
         [
             ("reads", self.reads),
             ("writes", self.writes),
@@ -71,6 +73,7 @@ impl Stats {
             ("write_errors", self.write_errors),
             ("healed", self.healed),
             ("resync_skipped", self.resync_skipped),
+            ("filled", self.filled),
             ("scrub_skipped", self.scrub_skipped),
         ]
     }

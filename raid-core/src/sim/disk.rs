@@ -41,6 +41,11 @@ impl Disk {
         }
     }
 
+    /// A place of `sectors` where no disk is: everything fails.
+    pub fn hole(sectors: Sectors) -> Disk {
+        Disk { vanished: true, ..Disk::new(sectors) }
+    }
+
     /// Its size.
     pub fn sectors(&self) -> Sectors {
         Sectors::floor_bytes(self.now.len() as u64)
@@ -49,6 +54,11 @@ impl Disk {
     /// What it holds now.
     pub fn bytes(&self) -> &[u8] {
         &self.now
+    }
+
+    /// True if it holds nothing.
+    pub fn is_blank(&self) -> bool {
+        self.now.iter().all(|&byte| byte == 0)
     }
 
     /// Makes the sectors from `at` on fail to read until they are written.

@@ -6,6 +6,7 @@
 //! reads, writes or themselves. So every complaint is a bug.
 
 mod disk;
+mod life;
 mod oracle;
 mod rng;
 mod story;

@@ -1,14 +1,15 @@
 //! One run: an array is made, used, broken, crashed and checked, all from one seed.
 
 use super::disk::Disk;
+use super::life;
 use super::oracle::Oracle;
 use super::rng::Rng;
 use super::users::Users;
 use super::world::World;
 use crate::code;
-use crate::engine::{Ask, Outcome, State};
+use crate::engine::{Ask, DeviceId, Manage, Outcome, State, SyncAction};
 use crate::layout::{Code, Layout, Role, Stripe};
-use crate::meta::create::{NewMember, Request, create};
+use crate::meta::create::{NewBitmap, NewMember, Request, create};
 use crate::meta::md1;
 use crate::time::Instant;
 use crate::units::{Sectors, Slot, SlotSet, StripeNo};
@@ -32,6 +33,10 @@ pub struct Story {
     pub ops: u64,
     /// Events of the story: crashes and quiet moments.
     pub events: u64,
+    /// Devices are failed, removed, added, brought back and replaced, and checks run, meanwhile.
+    pub life: bool,
+    /// The array has a write-intent bitmap.
+    pub bitmap: bool,
 }
 
 /// What happened.
@@ -47,6 +52,10 @@ pub struct Report {
     pub read_errors: u64,
     /// Units written back after a failed read.
     pub healed: u64,
+    /// Changes of the devices that were asked for and done.
+    pub changes: u64,
+    /// Devices that were filled.
+    pub filled: u64,
     /// Requests refused because a lost unit lay where parity was not resynced yet.
     pub refused: u64,
     /// The story ended early: crashed while degraded, which parity alone does not survive.
@@ -57,15 +66,22 @@ pub struct Report {
 pub fn run(story: &Story) -> Result<Report, String> {
     let mut rng = Rng::new(story.seed);
     let disks = make_disks(story, &mut rng)?;
-    let mut world = World::start(disks, false, Instant(1_700_000_000_000_000_000))?;
+    let begin = Instant(1_700_000_000_000_000_000);
+    let mut world = World::start(disks, false, begin).map_err(|e| e.to_string())?;
     let mut oracle = Oracle::new(world.layout().shape().size.0);
     let mut users = Users::new();
     let mut report = Report::default();
     for _ in 0..story.events {
         doom(&mut world, &mut rng);
+        if story.life {
+            live(story, &mut world, &mut users, &mut oracle, &mut rng)?;
+        }
         users.run(&mut world, &mut oracle, &mut rng, story.ops)?;
         if !rng.once_in(3) {
             users.settle(&mut world, &mut oracle, &mut rng)?;
+            if story.life {
+                scrub(&mut world, &mut users, &mut oracle, &mut rng)?;
+            }
             if !may_refuse(&world) {
                 read_all(&mut world, &mut rng, |at, data| oracle.check_read(at, data, u64::MAX))?;
             }
@@ -87,6 +103,7 @@ pub fn run(story: &Story) -> Result<Report, String> {
     report.add(&world);
     report.ops = users.done;
     report.refused = users.refused;
+    report.changes = users.changes;
     check_end(world, &oracle, &mut rng)?;
     Ok(report)
 }
@@ -98,6 +115,7 @@ impl Report {
         self.failures += status.members.iter().flatten().filter(failed).count() as u64;
         self.read_errors += status.stats.read_errors;
         self.healed += status.stats.healed;
+        self.filled += status.stats.filled;
     }
 }
 
@@ -122,15 +140,17 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         data_at: Some(data_at),
         assume_clean: false,
         zeroed: true,
-        bitmap: None,
+        bitmap: story.bitmap.then(|| NewBitmap { chunk_bytes: Some(4096) }),
         force: true,
     };
     let creation = create(&request).map_err(|e| e.to_string())?;
     let mut disks = Vec::new();
     for planned in creation.members {
         let mut disk = Disk::new(sectors);
-        let (at, bytes) = planned.superblock;
-        disk.write(at, &bytes)?;
+        let areas = [planned.bitmap, Some(planned.superblock)];
+        for (at, bytes) in areas.into_iter().flatten() {
+            disk.write(at, &bytes)?;
+        }
         disk.flush(disk.mark())?;
         disks.push(disk);
     }
@@ -149,11 +169,55 @@ fn doom(world: &mut World, rng: &mut Rng) {
         let code = world.layout().shape().code;
         if code != Code::None && world.layout().survives(&more) && rng.once_in(2) {
             gone = more;
-            doomed.push(slot);
+            doomed.extend(world.status().members[slot.index()].as_ref().map(|m| m.device));
         }
     }
     world.doomed = doomed;
     world.fault_rate = *rng.pick(&[0, 20, 100, 400]);
+}
+
+/// Somebody changes the devices while users go on, a few times.
+fn live(
+    story: &Story,
+    world: &mut World,
+    users: &mut Users,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    for _ in 0..rng.below(4) {
+        if let Some(change) = life::change(world, rng) {
+            users.manage(world, change, rng);
+        }
+        let ops = 1 + rng.below(story.ops);
+        users.run(world, oracle, rng, ops)?;
+    }
+    Ok(())
+}
+
+/// A check finds nothing to complain about, where nothing was lost.
+fn scrub(
+    world: &mut World,
+    users: &mut Users,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    let before = world.status();
+    if before.dirty || before.job.is_some() {
+        return Err(format!("a quiet array is dirty or busy: {:?}", before.job));
+    }
+    users.manage(world, Manage::Sync(SyncAction::Check), rng);
+    users.settle(world, oracle, rng)?;
+    let status = world.status();
+    match status.mismatches {
+        0 => Ok(()),
+        _ if may_refuse(world) => Ok(()),
+        n => Err(format!("a check found {n} sectors that do not agree: {:?}", status.stats)),
+    }
+}
+
+/// True if an array with parity was refused because it lacks a member and was not stopped.
+fn lame(code: Code, error: &crate::error::Error) -> bool {
+    matches!(code, Code::P | Code::PQ) && error.to_string().contains("dirty and degraded")
 }
 
 /// Cuts the power, starts again, checks what is left; sometimes more than once, and sometimes
@@ -163,13 +227,13 @@ fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<Worl
     let mut before = Vec::new();
     loop {
         let now = world.now();
-        world = World::start(world.crash(rng), false, now)?;
+        let (code, disks) = (world.layout().shape().code, world.crash(rng));
+        world = match World::start(disks, false, now) {
+            Ok(world) => world,
+            Err(error) if lame(code, &error) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
         oracle.crashed();
-        let status = world.status();
-        let parity = matches!(world.layout().shape().code, Code::P | Code::PQ);
-        if parity && status.unsynced && !status.degraded.is_empty() {
-            return Ok(None);
-        }
         before.clear();
         read_all(&mut world, rng, |at, data| {
             before.extend_from_slice(data);
@@ -259,13 +323,17 @@ fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), Str
     let layout = world.layout().clone();
     let degraded = status.degraded;
     let now = world.now();
-    let disks = world.crash(rng);
+    // Only what serves: others could not be told from it any more.
+    let device = |m: &Option<crate::engine::Member>| m.as_ref().map(|m| m.device);
+    let serving: Vec<Option<DeviceId>> = status.members.iter().map(device).collect();
+    let pulled = serving.iter().map(|id| id.map(|id| world.pull(id)));
+    let mut disks: Vec<Option<Disk>> = pulled.collect();
+    disks.iter_mut().flatten().for_each(|disk| disk.crash(Vec::new(), rng));
     for extra in tolerated(&*layout, &degraded) {
         let mut left = disks.clone();
-        for slot in extra.iter() {
-            left[slot.index()] = Disk::new(left[slot.index()].sectors());
-        }
-        let mut world = World::start(left, true, now)?;
+        extra.iter().for_each(|slot| left[slot.index()] = None);
+        let left: Vec<Disk> = left.into_iter().flatten().collect();
+        let mut world = World::start(left, true, now).map_err(|e| e.to_string())?;
         if world.status().unsynced {
             return Err(format!(
                 "not clean after a stop, {extra} taken away, before {degraded}: {:?}",
@@ -311,7 +379,7 @@ fn check_redundancy(world: &World) -> Result<(), String> {
             let member = status.members[unit.slot.index()].as_ref()?;
             (member.state == State::InSync).then_some(())?;
             let at = (member.record.data_at + unit.at).len();
-            Some(&world.disks[unit.slot.index()].bytes()[at..at + stripe.len.len()])
+            Some(&world.disks[member.device.0].bytes()[at..at + stripe.len.len()])
         };
         if !encodes(&stripe, unit) {
             return Err(format!("stripe {no} does not encode"));

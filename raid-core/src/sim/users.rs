@@ -5,7 +5,7 @@ use super::oracle::Oracle;
 use super::rng::Rng;
 use super::world::World;
 use crate::buf::Buf;
-use crate::engine::{Ask, AskId, Keep, Outcome};
+use crate::engine::{Ask, AskId, Keep, Manage, Outcome};
 use crate::units::{SECTOR, Sectors};
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ enum Open {
     Read { at: u64, began: u64 },
     Write { at: u64, len: u64, number: u64 },
     Flush { number: u64 },
+    Manage,
 }
 
 /// The users and what they know.
@@ -25,13 +26,15 @@ pub struct Users {
     stamp: u64,
     /// Requests answered.
     pub done: u64,
+    /// Changes of the devices that were done.
+    pub changes: u64,
     /// Requests answered with an error that the level may give in its state.
     pub refused: u64,
 }
 
 impl Users {
     pub fn new() -> Users {
-        Users { open: BTreeMap::new(), stamp: 0, done: 0, refused: 0 }
+        Users { open: BTreeMap::new(), stamp: 0, done: 0, changes: 0, refused: 0 }
     }
 
     /// A crash: nobody gets an answer any more.
@@ -75,6 +78,12 @@ impl Users {
             true => Ok(()),
             false => Err(format!("{} requests hang at the end", self.open.len())),
         }
+    }
+
+    /// Asks for a change; it may be refused.
+    pub fn manage(&mut self, world: &mut World, change: Manage, rng: &mut Rng) {
+        let id = world.ask(Ask::Manage(change), rng);
+        self.open.insert(id, Open::Manage);
     }
 
     fn ask(&mut self, world: &mut World, oracle: &mut Oracle, rng: &mut Rng) {
@@ -149,6 +158,8 @@ impl Users {
                 }
                 (Open::Write { at, len, number }, Outcome::Done) => oracle.acked(at, len, number),
                 (Open::Flush { number }, Outcome::Done) => oracle.flushed(number),
+                (Open::Manage, Outcome::Done) => self.changes += 1,
+                (Open::Manage, Outcome::Failed(_)) => {}
                 (_, Outcome::Failed(error)) => {
                     // The one refusal that is right: see the engine's eighth invariant.
                     if !error.to_string().contains("parity is not resynced here") {

@@ -2,15 +2,18 @@
 
 use super::disk::Disk;
 use super::rng::Rng;
+use crate::assembly::{self, StartOptions};
 use crate::buf::{Pool, Shared};
-use crate::engine::{Action, Actions, Ask, AskId, Engine, Event, Io, Member, OpId, Outcome, Setup};
-use crate::engine::{DeviceId, State, Status};
-use crate::layout::{self, Layout, Params};
-use crate::meta::md1;
-use crate::meta::record::{ArrayRecord, DeviceRole};
-use crate::meta::{Format, Found};
+use crate::device;
+use crate::engine::{
+    Action, Actions, Ask, AskId, DeviceId, Engine, Event, Io, OpId, Outcome, Setup, Status,
+};
+use crate::error::Error;
+use crate::layout::Layout;
+use crate::meta::Format;
+use crate::meta::assemble::Options;
 use crate::time::Instant;
-use crate::units::{Sectors, Slot};
+use crate::units::Sectors;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,7 +22,7 @@ const LATENCY_MAX: u64 = 2_000_000;
 
 /// What will happen at some time.
 enum Coming {
-    Io { op: OpId, slot: Slot, at: Sectors, io: Io, mark: u64 },
+    Io { op: OpId, device: DeviceId, at: Sectors, io: Io, mark: u64 },
     Computed(OpId, Box<crate::engine::Work>),
     Tick,
 }
@@ -28,12 +31,15 @@ enum Coming {
 pub struct World {
     engine: Engine,
     layout: Arc<dyn Layout>,
-    /// The members by slot, whatever their state.
+    format: &'static Format,
+    /// The disks by device id, whatever their state.
     pub disks: Vec<Disk>,
+    /// Disks that are there and not part of the array.
+    pub beside: Vec<Disk>,
     /// One in so many operations of a doomed slot fails; zero: none.
     pub fault_rate: u64,
-    /// The slots whose operations may fail.
-    pub doomed: Vec<Slot>,
+    /// The devices whose operations may fail.
+    pub doomed: Vec<DeviceId>,
     pool: Pool,
     now: Instant,
     count: u64,
@@ -43,31 +49,34 @@ pub struct World {
 }
 
 impl World {
-    /// Starts the array whose superblocks are on `disks`, as of `now`.
-    pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, String> {
-        let (array, members, uneven) = assemble(&disks)?;
-        let layout = layout_of(&array, &members)?;
-        let pool = Pool::new(0);
-        let mut actions = Actions::new();
-        let setup = Setup {
-            layout: layout.clone(),
-            array,
-            members,
-            replacements: Vec::new(),
-            spares: Vec::new(),
-            bitmap: None,
-            emit: md1::V1_2.emit,
-            uneven,
-            read_only,
-            trust_unsynced: false,
-            pool: pool.clone(),
-            now,
+    /// Starts the array whose superblocks are on `disks`, as of `now`, also with members missing.
+    /// Disks that have no place in it wait beside.
+    pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, Error> {
+        let devices: Vec<device::Shared> = disks.iter().enumerate().map(snapshot).collect();
+        let looks = devices.iter().map(|device| assembly::examine(&**device));
+        let candidates = looks.collect::<Result<Vec<_>, Error>>()?;
+        let options = Options { degraded: true, read_only, ..Options::default() };
+        let decision = assembly::decide(&candidates, &options)?;
+        let options = StartOptions { read_only, ..StartOptions::default() };
+        let (setup, table) = assembly::setup(&decision, &devices, &options)?;
+        let (setup, format) = (Setup { pool: Pool::new(0), now, ..setup }, decision.format);
+        let (layout, pool) = (setup.layout.clone(), setup.pool.clone());
+        let mut disks: Vec<Option<Disk>> = disks.into_iter().map(Some).collect();
+        let size = disks.iter().flatten().map(Disk::sectors).max().unwrap_or_default();
+        let mut take = |index: Option<usize>| {
+            let taken = index.and_then(|index| disks[index].take());
+            // A place without a disk: whatever is asked of it fails.
+            taken.unwrap_or_else(|| Disk::hole(size))
         };
+        let seated: Vec<Disk> = table.into_iter().map(&mut take).collect();
+        let mut actions = Actions::new();
         let engine = Engine::new(setup, &mut actions);
         let mut world = World {
             engine,
             layout,
-            disks,
+            format,
+            disks: seated,
+            beside: disks.into_iter().flatten().collect(),
             fault_rate: 0,
             doomed: Vec::new(),
             pool,
@@ -80,6 +89,24 @@ impl World {
         // Members answer in order until the run gives them its seed.
         world.take(actions, &mut Rng::new(0));
         Ok(world)
+    }
+
+    /// What the superblocks are written in.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    /// Plugs a disk in; the id it has from now on.
+    pub fn plug(&mut self, disk: Disk) -> DeviceId {
+        self.disks.push(disk);
+        DeviceId(self.disks.len() - 1)
+    }
+
+    /// Pulls a disk out.
+    pub fn pull(&mut self, device: DeviceId) -> Disk {
+        let size = self.disks[device.0].sectors();
+        let hole = Disk::hole(size);
+        std::mem::replace(&mut self.disks[device.0], hole)
     }
 
     /// The geometry.
@@ -129,7 +156,7 @@ impl World {
         let event = match coming {
             Coming::Tick => Event::Tick,
             Coming::Computed(op, work) => Event::Computed(op, work),
-            Coming::Io { op, slot, at, io, mark } => self.complete(op, slot, at, io, mark, rng),
+            Coming::Io { op, device, at, io, mark } => self.complete(op, device, at, io, mark, rng),
         };
         let mut actions = Actions::new();
         self.engine.step(self.now, event, &mut actions);
@@ -141,15 +168,16 @@ impl World {
     pub fn crash(mut self, rng: &mut Rng) -> Vec<Disk> {
         let mut in_flight: Vec<Vec<(Sectors, Vec<u8>)>> = vec![Vec::new(); self.disks.len()];
         for coming in std::mem::take(&mut self.coming).into_values() {
-            if let Coming::Io { slot, at, io: Io::Write(data), .. } = coming {
-                in_flight[slot.index()].push((at, data.to_vec()));
+            if let Coming::Io { device, at, io: Io::Write(data), .. } = coming {
+                in_flight[device.0].push((at, data.to_vec()));
             }
         }
         for (disk, writes) in self.disks.iter_mut().zip(in_flight) {
             let writes = if disk.vanished { Vec::new() } else { writes };
             disk.crash(writes, rng);
         }
-        self.disks
+        let seated = self.disks.into_iter().filter(|disk| !disk.is_blank());
+        seated.chain(self.beside).collect()
     }
 
     fn take(&mut self, actions: Actions, rng: &mut Rng) {
@@ -165,9 +193,8 @@ impl World {
                     (rng.below(100_000), Coming::Computed(op, work))
                 }
                 Action::Io { op, device, at, io, .. } => {
-                    let slot = Slot(device.0 as u16);
-                    let mark = self.disks[slot.index()].mark();
-                    (rng.below(LATENCY_MAX), Coming::Io { op, slot, at, io, mark })
+                    let mark = self.disks[device.0].mark();
+                    (rng.below(LATENCY_MAX), Coming::Io { op, device, at, io, mark })
                 }
             };
             self.count += 1;
@@ -178,15 +205,15 @@ impl World {
     fn complete(
         &mut self,
         op: OpId,
-        slot: Slot,
+        device: DeviceId,
         at: Sectors,
         io: Io,
         mark: u64,
         rng: &mut Rng,
     ) -> Event {
         let faulty =
-            self.fault_rate > 0 && self.doomed.contains(&slot) && rng.once_in(self.fault_rate);
-        let disk = &mut self.disks[slot.index()];
+            self.fault_rate > 0 && self.doomed.contains(&device) && rng.once_in(self.fault_rate);
+        let disk = &mut self.disks[device.0];
         let (io, result) = match io {
             Io::Read(mut buf) => {
                 if faulty && rng.once_in(8) {
@@ -222,48 +249,10 @@ fn fail_write(disk: &mut Disk, at: Sectors, data: &Shared, rng: &mut Rng) -> Res
     Err(format!("write error after {done} sectors"))
 }
 
-/// Reads the superblocks and puts the members in their slots.
-fn assemble(disks: &[Disk]) -> Result<(ArrayRecord, Vec<Option<Member>>, bool), String> {
-    let format: &Format = &md1::V1_2;
-    let mut found: Vec<(String, Found)> = Vec::new();
-    for (i, disk) in disks.iter().enumerate() {
-        let at = (format.super_at)(disk.sectors()).expect("simulated disks are large enough");
-        let bytes = &disk.bytes()[at.len()..at.len() + 4096];
-        match (format.parse)(bytes, at, disk.sectors()) {
-            Ok(record) => found.push((format!("disk{i}"), record)),
-            // A torn superblock: the member is out, as the kernel would have it.
-            Err(_) => continue,
-        }
-    }
-    let freshest = found.iter().max_by_key(|(_, f)| f.array.events).ok_or("no superblock")?;
-    let array = freshest.1.array.clone();
-    let mut members: Vec<Option<Member>> = vec![None; array.slots as usize];
-    let mut uneven = false;
-    for (name, found) in found {
-        let fresh = found.array.events + 1 >= array.events;
-        let role = array.role(found.member.number);
-        if let (true, DeviceRole::Active(slot)) = (fresh, role) {
-            let state = match found.member.recovery {
-                Some(at) => State::Recovering(at),
-                None => State::InSync,
-            };
-            uneven |= found.array.events != array.events;
-            let device = DeviceId(slot.index());
-            let member = Member::new(device, name, found.member, state);
-            members[slot.index()] = Some(member);
-        }
-    }
-    Ok((array, members, uneven))
-}
-
-fn layout_of(array: &ArrayRecord, members: &[Option<Member>]) -> Result<Arc<dyn Layout>, String> {
-    let lens = members.iter().map(|m| m.as_ref().map_or(Sectors(0), |m| m.record.data_len));
-    let params = Params {
-        layout: array.layout,
-        chunk: array.chunk,
-        slots: array.slots,
-        component: array.component,
-        members: lens.collect(),
-    };
-    layout::make(array.level, &params).map(Arc::from).map_err(|e| e.to_string())
+/// The content of a disk as a device to examine.
+fn snapshot((index, disk): (usize, &Disk)) -> device::Shared {
+    let device = device::mem::MemDevice::new(format!("disk{index}"), disk.sectors());
+    let device = device.expect("a simulated disk fits in memory");
+    device::write_at(&device, Sectors::ZERO, disk.bytes()).expect("memory takes writes");
+    Arc::new(device)
 }
