@@ -1,7 +1,7 @@
 //! `cat` and `write`: the bytes of an array without mounting it, for machines without FUSE.
 
 use super::start::Choices;
-use super::{out, size};
+use super::{exit, out, size};
 use raid_core::error::{Error, Result};
 use std::io::Read;
 use std::process::ExitCode;
@@ -78,6 +78,12 @@ pub struct WriteArgs {
 
 /// Copies standard input into the array.
 pub fn write(args: &WriteArgs) -> Result<ExitCode> {
+    if is_stdin_closed() {
+        return Ok(exit::misuse(&Error::invalid(
+            "standard input is closed, so there is nothing to write; give it, as in \
+             `raid-fuse write MEMBER... < FILE`",
+        )));
+    }
     let array = args.choices.start(&args.members, false)?.array;
     let written = check_fit(&array, args.offset).and_then(|()| copy_in(&array, args.offset));
     // What was written is made durable also if more could not be.
@@ -86,6 +92,16 @@ pub fn write(args: &WriteArgs) -> Result<ExitCode> {
     stopped?;
     out::note(&format!("{written} bytes written at byte {}", args.offset));
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if this process was started without standard input: the runtime then opens /dev/null for
+/// reading and writing in its place, which nobody does who means an empty input.
+fn is_stdin_closed() -> bool {
+    // SAFETY: a plain call with numbers.
+    let flags = unsafe { libc::fcntl(libc::STDIN_FILENO, libc::F_GETFL) };
+    let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
+    flags < 0
+        || (flags & libc::O_ACCMODE == libc::O_RDWR && target.as_os_str() == "/dev/null")
 }
 
 /// What can be known to be wrong before the first byte is written.

@@ -23,9 +23,10 @@ pub fn text(report: &Report, what: &str) -> String {
     identity(report, &mut line);
     text.push_str("\n    Number   RaidDevice State\n");
     report.members.iter().for_each(|member| text.push_str(&row(member)));
-    for warning in &report.warnings {
-        text.push_str(&format!("\n  note: {warning}\n"));
+    if !report.warnings.is_empty() {
+        text.push('\n');
     }
+    report.warnings.iter().for_each(|warning| text.push_str(&format!("  note: {warning}\n")));
     text
 }
 
@@ -54,15 +55,15 @@ fn state(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     let waits = |member: &&Member| member.slot.is_none() && member.state != "faulty";
     let spares = report.members.iter().filter(waits).count();
     line("Spare Devices", &spares.to_string());
-    if let Some(job) = report.resync.as_ref().filter(|job| job.running) {
-        let percent = job.done_bytes * 100 / job.total_bytes.max(1);
+    if let Some(job) = &report.resync {
         let label = match job.action.as_str() {
             "recovery" => "Rebuild Status",
             "check" => "Check Status",
             "repair" => "Repair Status",
             _ => "Resync Status",
         };
-        line(label, &format!("{percent}% complete"));
+        let pending = if job.running { "" } else { ", waiting to go on" };
+        line(label, &format!("{}% complete{pending}", job.percent()));
     }
     if matches!(report.last_sync_action.as_str(), "check" | "repair") {
         line("Mismatches", &format!("{} sectors", report.mismatch_cnt));
