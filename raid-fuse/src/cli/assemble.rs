@@ -20,8 +20,8 @@ in use.
 Examples:
   raid-fuse assemble --explain d0.img d1.img d2.img d3.img
   raid-fuse assemble --explain --degraded d0.img d2.img d3.img
-  raid-fuse assemble --explain *.img                 (every array that is among them)
-  raid-fuse assemble --explain --diff d0.img d1.img  (halves that were used one without the other)")]
+  raid-fuse assemble --explain *.img                (every array that is among them)
+  raid-fuse assemble --explain --diff d0.img d1.img (two halves of a split mirror)")]
 pub struct Args {
     /// Files or block devices, in any order
     #[arg(required = true, value_name = "MEMBER")]
@@ -132,7 +132,7 @@ fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {
         "would start: {}, {seated} of {} members, {}{read_only}\n",
         level.name,
         array.slots,
-        super::size::human(layout.shape().size.bytes())
+        super::amount::human(layout.shape().size.bytes())
     ));
     Ok(text)
 }

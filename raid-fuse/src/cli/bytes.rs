@@ -1,7 +1,7 @@
 //! `cat` and `write`: the bytes of an array without mounting it, for machines without FUSE.
 
 use super::start::Choices;
-use super::{exit, out, size};
+use super::{amount, exit, out};
 use raid_core::error::{Error, Result};
 use std::io::Read;
 use std::process::ExitCode;
@@ -22,10 +22,10 @@ pub struct CatArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<String>,
     /// First byte of the array to show
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = amount::bytes)]
     offset: u64,
     /// How many bytes [default: up to the end]
-    #[arg(long, value_name = "BYTES", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = amount::bytes)]
     length: Option<u64>,
     #[command(flatten)]
     choices: Choices,
@@ -70,7 +70,7 @@ pub struct WriteArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<String>,
     /// First byte of the array to write
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = amount::bytes)]
     offset: u64,
     #[command(flatten)]
     choices: Choices,
@@ -100,8 +100,7 @@ fn is_stdin_closed() -> bool {
     // SAFETY: a plain call with numbers.
     let flags = unsafe { libc::fcntl(libc::STDIN_FILENO, libc::F_GETFL) };
     let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
-    flags < 0
-        || (flags & libc::O_ACCMODE == libc::O_RDWR && target.as_os_str() == "/dev/null")
+    flags < 0 || (flags & libc::O_ACCMODE == libc::O_RDWR && target.as_os_str() == "/dev/null")
 }
 
 /// What can be known to be wrong before the first byte is written.

@@ -4,7 +4,7 @@
 //! sectors are told apart, in bytes of the array.
 
 use super::choice::line;
-use super::{members, size};
+use super::{amount, members};
 use raid_core::assembly::{self, StartOptions};
 use raid_core::device::Shared;
 use raid_core::driver::Array;
@@ -138,8 +138,8 @@ impl Differences {
         text.push_str(&format!(
             "in all {} {ranges} with {} of {}; {} bytes in them differ\n",
             self.count,
-            size::human(self.covered),
-            size::human(size),
+            amount::human(self.covered),
+            amount::human(size),
             self.bytes
         ));
         text
@@ -164,7 +164,7 @@ mod tests {
         let mut found = Differences::default();
         found.note(0, &vec![0; 512], &vec![1; 512]);
         found.note(512, &ours, &theirs);
-        assert_eq!(found.ranges, [0..1024]);
+        assert_eq!((found.count, &found.ranges[0]), (1, &(0..1024)));
         for k in 0..100 {
             found.note(k * 4096 + 8192, &ours, &theirs);
         }

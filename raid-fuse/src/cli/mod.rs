@@ -3,6 +3,7 @@
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
 //! `Command` and its line in `run`.
 
+pub mod amount;
 mod assemble;
 mod bytes;
 mod choice;
@@ -15,12 +16,10 @@ mod members;
 mod mount;
 mod out;
 mod scan;
-pub mod size;
 pub mod start;
 mod status;
 mod unmount;
 
-mod amount;
 mod explain_read;
 mod explain_write;
 mod geometry;

@@ -3,7 +3,7 @@
 use super::choice::Choice;
 use super::{members, mount, out};
 use crate::report::{Health, Report, Resync, detail, make};
-use crate::rundir;
+use crate::{mountpoint, rundir};
 use raid_core::device::OpenOptions;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::{Options, assemble};
@@ -76,7 +76,14 @@ fn all(json: bool) -> Result<ExitCode> {
             }
             Err(error) => {
                 worst = worst.max(UNKNOWN);
-                out::note(&error.to_string());
+                match mountpoint::is_mounted_for(record.pid, &record.mountpoint) {
+                    true => out::note(&format!(
+                        "{shown} cannot be looked at from here: {error} (its daemon, pid {}, may \
+                         be in another mount namespace)",
+                        record.pid
+                    )),
+                    false => out::note(&error.to_string()),
+                }
             }
         }
     }
@@ -120,8 +127,7 @@ fn offline(args: &Args) -> Result<Report> {
     let devices = members::open(&args.paths, &OpenOptions::looking(), None)?;
     let candidates = members::examine(&devices);
     let uuid = args.array.of(&candidates)?;
-    let options =
-        Options { uuid, degraded: true, read_only: true, ..Options::default() };
+    let options = Options { uuid, degraded: true, read_only: true, ..Options::default() };
     let assembly = assemble(&candidates, &options, &|_, _| true)?;
     Ok(make::offline(&assembly, &devices))
 }

@@ -1,7 +1,7 @@
 //! An array for people, in the words and the order of `mdadm --detail`.
 
 use super::{Member, Report};
-use crate::cli::size;
+use crate::cli::amount;
 use raid_core::meta::time;
 use raid_core::units::Sectors;
 use std::fmt::Write;
@@ -76,7 +76,7 @@ fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     }
     let label = if report.level_number == -1 { "Rounding" } else { "Chunk Size" };
     if report.chunk_bytes > 0 {
-        line(label, &size::exact(Sectors::floor_bytes(report.chunk_bytes)));
+        line(label, &amount::exact(Sectors::floor_bytes(report.chunk_bytes)));
     }
     if (1..=10).contains(&report.level_number) {
         let policy = if report.bitmap.is_some() { "bitmap" } else { "resync" };
@@ -104,5 +104,5 @@ fn row(member: &Member) -> String {
 
 /// `14336 (14.0 MiB (14.7 MB))`, in KiB first, as mdadm.
 fn kib(bytes: u64) -> String {
-    format!("{} ({})", bytes >> 10, size::human(bytes).replace(" (", " ").replace(')', ""))
+    format!("{} ({})", bytes >> 10, amount::human(bytes).replace(" (", " ").replace(')', ""))
 }

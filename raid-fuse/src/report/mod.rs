@@ -146,7 +146,7 @@ impl Report {
     /// `raid5, 3 of 4 members, 192.0 MiB (201.3 MB)`.
     pub fn headline(&self) -> String {
         let size = match self.size_bytes {
-            Some(bytes) => crate::cli::size::human(bytes),
+            Some(bytes) => crate::cli::amount::human(bytes),
             None => "size unknown".into(),
         };
         let extra = match (self.health, self.read_only) {

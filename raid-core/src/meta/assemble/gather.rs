@@ -4,7 +4,7 @@ use super::group::{Group, groups, sound};
 use super::{Candidate, Fate, Options, Refusal, Verdict, words};
 use crate::error::ErrorKind;
 use crate::meta::record::DeviceRole;
-use crate::meta::{Found, Sighting, uuid};
+use crate::meta::{Found, Sighting, examine, uuid};
 
 /// A candidate with the one superblock that counts.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +136,9 @@ fn unchosen(candidates: &[Candidate], options: &Options, mut verdicts: Verdicts)
     let line = |group: &Group| {
         let names: Vec<&str> =
             group.members.iter().map(|&index| candidates[index].name.as_str()).collect();
-        let uuid = uuid::to_text(&group.uuid);
-        format!("\n  --uuid {uuid}  {}: {}", group.title(), names.join(", "))
+        let (id, level) = (uuid::to_text(&group.uuid), examine::level_name(group.level));
+        let name = String::from_utf8_lossy(&group.name);
+        format!("\n  --uuid {id}  {level}, name {name:?}: {}", names.join(", "))
     };
     let list: String = groups.iter().map(line).collect();
     match (&options.uuid, groups.len()) {

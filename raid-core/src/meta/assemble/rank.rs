@@ -102,8 +102,8 @@ fn split<'b, 'a>(active: &[&'b Entry<'a>]) -> Option<String> {
     };
     Some(format!(
         "each member says the other is faulty: {} and {} were both used without the other, \
-         and their data differ. Look at either half by itself with --degraded --read-only: \
-         {}, or {}",
+         and their data may differ. Look at either half by itself with --degraded --read-only: \
+         {}, or {}; `raid-fuse assemble --explain --diff` shows where they differ",
         side(a),
         side(b),
         half(a),

@@ -1,7 +1,7 @@
 //! `create`: a new array, planned whole and checked before the first byte is written.
 
 use super::start::parse_uuid;
-use super::{exit, members, out, size};
+use super::{amount, exit, members, out};
 use clap::builder::NonEmptyStringValueParser;
 use raid_core::assembly::{self, Content};
 use raid_core::device::{OpenOptions, Shared};
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     raid_devices: u16,
     /// Chunk: 64 or 64K [default: 512K]
-    #[arg(long, short, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, short, value_name = "SIZE", value_parser = amount::kib)]
     chunk: Option<Sectors>,
     /// left-symmetric, ls, ra, ...; RAID 10: n2, f2, o2; RAID 0: original, alternate
     #[arg(long, short = 'p', alias = "parity")]
@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     size: Option<Size>,
     /// Where data begin on each member [default: mdadm's choice]
-    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, value_name = "SIZE", value_parser = amount::kib)]
     data_offset: Option<Sectors>,
     /// The array's name, at most 32 bytes
     #[arg(long, short = 'N', default_value = "", hide_default_value = true)]
@@ -88,7 +88,7 @@ pub struct Args {
     #[arg(long, short, default_value = "none", value_parser = parse_bitmap)]
     bitmap: Bitmap,
     /// What one bit of the bitmap stands for [default: 64M, or more for large members]
-    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, value_name = "SIZE", value_parser = amount::kib)]
     bitmap_chunk: Option<Sectors>,
     /// Slots of members to read from only if nothing else has the data
     #[arg(long, short = 'W', value_name = "SLOT", value_delimiter = ',')]
@@ -129,7 +129,7 @@ fn parse_format(text: &str) -> Parsed<&'static Format> {
 fn parse_size(text: &str) -> Parsed<Size> {
     match text {
         "max" => Ok(Size::Max),
-        _ => size::kib(text).map(Size::Exactly),
+        _ => amount::kib(text).map(Size::Exactly),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `create` tells: what was made, or what is in the way.
 
 use super::{Args, Bitmap, Found, MISSING, id_text};
-use crate::cli::{members, size};
+use crate::cli::{amount, members};
 use raid_core::assembly;
 use raid_core::error::ErrorKind;
 use raid_core::meta::assemble::{Candidate, Group, Options, groups};
@@ -28,19 +28,22 @@ pub fn made(args: &Args, creation: &Creation, zeroed: bool) -> String {
         line("Layout", default(word, args.layout.is_none()));
     }
     if !array.chunk.is_empty() {
-        line("Chunk Size", default(size::exact(array.chunk), args.chunk.is_none()));
+        line("Chunk Size", default(amount::exact(array.chunk), args.chunk.is_none()));
     }
     line("Raid Devices", members_line(args));
     line("Metadata", creation.format.name.into());
     if let Some(first) = creation.members.first() {
-        line("Data Offset", default(size::exact(first.member.data_at), args.data_offset.is_none()));
+        line(
+            "Data Offset",
+            default(amount::exact(first.member.data_at), args.data_offset.is_none()),
+        );
     }
     line(
         "Array Size",
-        format!("{} {}", size::exact(creation.size), size::human(creation.size.bytes())),
+        format!("{} {}", amount::exact(creation.size), amount::human(creation.size.bytes())),
     );
     if !array.component.is_empty() {
-        line("Used Dev Size", size::exact(array.component));
+        line("Used Dev Size", amount::exact(array.component));
     }
     if !array.name.is_empty() {
         line("Name", String::from_utf8_lossy(&array.name).into_owned());
@@ -109,7 +112,7 @@ fn account(args: &Args, creation: &Creation) -> String {
     ];
     let mut row = |label: &str, sign: &str, sectors: Sectors, why: &str| {
         let bytes = sectors.bytes();
-        let human = size::human(bytes);
+        let human = amount::human(bytes);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{sign}{label:>17} : {bytes:>16} bytes  {human}{why}");
     };
