@@ -400,7 +400,11 @@ fn a_member_that_may_not_be_written_can_be_read() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
     fs::set_permissions(desk.path("b"), mode).unwrap();
     desk.folder("mnt");
-    desk.refused("mount a b mnt", 4, "--read-only; to keep changes elsewhere: --overlay DIR");
+    desk.refused(
+        "mount a b mnt",
+        4,
+        "--read-only, or cat; to keep changes elsewhere: --overlay DIR",
+    );
     desk.fine("cat --length 1 a b");
     let ran = desk.run("create --force -l 1 -n 2 a b");
     assert!(ran.code == 4 && !ran.err.contains("--overlay"), "{ran:?}");

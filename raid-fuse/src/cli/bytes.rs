@@ -95,7 +95,8 @@ pub fn write(args: &WriteArgs) -> Result<ExitCode> {
 }
 
 /// True if this process was started without standard input: the runtime then opens /dev/null for
-/// reading and writing in its place, which nobody does who means an empty input.
+/// reading and writing in its place. A shell's `< /dev/null`, which means an empty input, is open
+/// for reading only.
 fn is_stdin_closed() -> bool {
     // SAFETY: a plain call with numbers.
     let flags = unsafe { libc::fcntl(libc::STDIN_FILENO, libc::F_GETFL) };

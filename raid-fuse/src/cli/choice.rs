@@ -61,7 +61,7 @@ fn members_of(groups: &[Group], candidates: &[Candidate]) -> String {
 /// `raid5 "home" of a, b, c`.
 pub fn line(group: &Group, candidates: &[Candidate]) -> String {
     let names: Vec<&str> = group.members.iter().map(|&i| candidates[i].name.as_str()).collect();
-    format!("{} of {}", group.title(), names.join(", "))
+    format!("{} of {}", group.label(), names.join(", "))
 }
 
 /// Each array with its members and the command that was typed, with the choice added.

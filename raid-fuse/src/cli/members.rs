@@ -104,8 +104,8 @@ pub fn hint_read_only(error: Error) -> Error {
         true => Error::new(
             error.kind,
             format!(
-                "{error}\n  to read it as it is: --read-only; to keep changes elsewhere: \
-                 --overlay DIR"
+                "{error}\n  to read it as it is: mount --read-only, or cat; to keep changes \
+                 elsewhere: --overlay DIR"
             ),
         ),
     }

@@ -17,6 +17,8 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 The array is the file MOUNTPOINT/volume; beside it `mdstat`, `detail` and `status.json` tell how it
 does. Members can be given in any order; `unmount` writes everything back and marks it clean.
+What is given but is no member of the array is left out: it is told now, and in the status. Where
+members of several arrays are given, --name or --uuid says which array is meant.
 
 Examples:
   raid-fuse mount d0.img d1.img d2.img d3.img /mnt/a

@@ -27,6 +27,14 @@ impl Group {
         }
     }
 
+    /// `raid5 "home"`, or `raid5` without a name: for where its members are named beside it.
+    pub fn label(&self) -> String {
+        match self.name.is_empty() {
+            true => examine::level_name(self.level),
+            false => self.title(),
+        }
+    }
+
     /// True if the array is called `name`, with or without the host before it.
     pub fn is_called(&self, name: &str) -> bool {
         let own = String::from_utf8_lossy(&self.name);

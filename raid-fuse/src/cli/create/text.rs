@@ -159,7 +159,7 @@ fn instead(group: &Group, candidates: &[Candidate]) -> String {
     let words = members::quoted(names);
     let options = Options { uuid: Some(group.uuid), ..Options::default() };
     let (found, decided) = (group.members.len(), assembly::decide(candidates, &options));
-    let what = format!("to use {} that is there", group.title());
+    let what = format!("to use the {} array that is there", group.label());
     match decided.map_err(|error| error.kind) {
         Ok(_) => format!("{what}: raid-fuse mount {words} MOUNTPOINT"),
         Err(ErrorKind::Degraded) => format!(
