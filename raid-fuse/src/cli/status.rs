@@ -2,7 +2,7 @@
 
 use super::choice::Choice;
 use super::{members, mount, out};
-use crate::report::{Health, Report, Resync, detail, make};
+use crate::report::{Health, Report, detail, make};
 use crate::{mountpoint, rundir};
 use raid_core::device::OpenOptions;
 use raid_core::error::{Error, ErrorKind, Result};
@@ -100,8 +100,8 @@ fn all(json: bool) -> Result<ExitCode> {
 
 /// `, resync 12%`.
 fn resync(report: &Report) -> String {
-    let percent = report.resync.as_ref().map(Resync::percent);
-    percent.map_or(String::new(), |percent| format!(", resync {percent}%"))
+    let job = report.resync.as_ref();
+    job.map_or(String::new(), |job| format!(", {} {}%", job.action, job.percent()))
 }
 
 /// A failure must not look like a degraded array.
