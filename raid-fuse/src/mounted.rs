@@ -168,6 +168,7 @@ impl Mounted {
     /// arrive meanwhile end the grace.
     pub fn stop(&mut self, grace: Duration) -> Result<()> {
         let until = Instant::now() + grace;
+        let mut told = false;
         while self.gate.failure().is_none() {
             match self.seat()? {
                 Seat::Gone => {
@@ -183,6 +184,9 @@ impl Mounted {
             match detach::gently(&self.path) {
                 Ok(()) => {}
                 Err(error) if error.kind == ErrorKind::Busy && Instant::now() < until => {
+                    if !std::mem::replace(&mut told, true) {
+                        eprintln!("raid-fuse: {}", waiting(&error, grace));
+                    }
                     if self.wait_event(RETRY).is_some() {
                         break;
                     }
@@ -287,6 +291,15 @@ enum Seat {
     Covered(Entry),
     /// It is not there any more.
     Gone,
+}
+
+/// What a stop says while somebody uses the mount.
+fn waiting(busy: &Error, grace: Duration) -> String {
+    let seconds = grace.as_secs_f32();
+    format!(
+        "asked to stop: {busy}. It stops when that is closed, at the latest in {seconds} s, when \
+         open files get errors; a second signal stops it at once"
+    )
 }
 
 fn covered(path: &Path, other: &Entry) -> String {

@@ -47,6 +47,9 @@ pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<
             Some(entry.device)
         }
         (Ok(_), None) => return without_daemon(&path, user, how, progress),
+        (Err(_), Some(daemon)) if mountpoint::is_mounted_for(daemon.pid, &path) => {
+            return Err(elsewhere(daemon));
+        }
         // It was unmounted already, and its daemon is still writing.
         (Err(_), Some(_)) => None,
         (Err(error), None) => return Err(error),
@@ -57,6 +60,16 @@ pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<
         Some(failure) => Err(Error::new(ErrorKind::Io, failure)),
         None => Ok(()),
     }
+}
+
+/// The daemon sees its mount, but we do not.
+fn elsewhere(daemon: &Record) -> Error {
+    let (pid, shown) = (daemon.pid, daemon.mountpoint.display());
+    Error::invalid(format!(
+        "{shown} is mounted in another mount namespace, that of its daemon (pid {pid}), and cannot \
+         be unmounted from here; go there: nsenter -t {pid} -m raid-fuse unmount {shown}, or stop \
+         the daemon: kill {pid}"
+    ))
 }
 
 /// A dead mount, or a live one whose daemon keeps no record.

@@ -31,7 +31,7 @@ impl ArrayVolume {
         let background = Background {
             metadata: assembly.format.name.into(),
             bitmap,
-            warnings: assembly.warnings.clone(),
+            warnings: make::warnings(assembly),
         };
         ArrayVolume { size: array.size(), read_only: status.read_only, array, background }
     }

@@ -22,8 +22,10 @@ fn the_account_adds_up() {
     for words in ["-l 5 -n 3 a b c", "-l 1 -n 3 a b c", "-l 10 -n 3 a b c", "-l 0 -n 2 a b"] {
         let text = desk.fine(&format!("create --dry-run {words}"));
         let second = if words.contains("-l 1") { "copies" } else { "parity" };
-        let parts: u64 =
-            ["usable", second, "metadata", "rounding"].iter().map(|label| row(&text, label)).sum();
+        let parts: u64 = ["usable", second, "metadata", "rounding", "unused"]
+            .iter()
+            .map(|label| row(&text, label))
+            .sum();
         let given = 32 * MIB * if words.contains("-n 2") { 2 } else { 3 };
         assert_eq!((parts, row(&text, "sum")), (given, given), "{text}");
     }
@@ -111,8 +113,8 @@ fn nothing_that_is_there_is_overwritten_unasked() {
     desk.refused("create -l 1 -n 2 d b", 4, "--force");
     if met(&[Need::Ext4]) {
         assert_eq!(desk.shell("mkfs.ext4 -q d").code, 0);
-        desk.refused("create -l 1 -n 2 --force missing missing", 1, "at least one");
-        desk.refused("create -l 1 -n 2 d missing", 4, "ext4");
+        desk.refused("create -l 1 -n 2 --force missing missing", 64, "at least one");
+        desk.refused("create -l 1 -n 2 d missing", 4, "d: holds an ext4 file system");
     }
     desk.fine("create -l 1 -n 2 --force d b");
     assert!(desk.fine("scan d b").contains("raid1"));
@@ -126,23 +128,23 @@ fn what_makes_no_sense_is_refused_without_a_trace() {
     fs::write(desk.path("empty"), b"").unwrap();
     std::os::unix::fs::symlink("a", desk.path("link")).unwrap();
     let cases = [
-        ("-l 5 -n 3 a b", 1, "--raid-devices says 3, but 2"),
+        ("-l 5 -n 3 a b", 64, "--raid-devices says 3, but 2"),
         ("-l 5 -n 3 a b nowhere", 1, "truncate -s 64M nowhere"),
         ("-l 5 -n 3 a b a", 1, "given twice"),
         ("-l 5 -n 3 a b link", 1, "are the same"),
-        ("-l 5 -n 3 a b tiny", 1, "too small"),
+        ("-l 5 -n 3 a b tiny", 1, "tiny: a member of 4096 bytes is too small: "),
         ("-l 5 -n 3 a b empty", 1, "truncate"),
         ("-l 5 -n 3 a b .", 1, "directory"),
-        ("-l 1 -n 2 -c 64 a b", 1, "no chunks"),
-        ("-l 5 -n 3 -c 12K a b c", 1, "power of two"),
-        ("-l 5 -n 3 -p sideways a b c", 1, "sideways"),
+        ("-l 1 -n 2 -c 64 a b", 64, "no chunks"),
+        ("-l 5 -n 3 -c 12K a b c", 64, "power of two"),
+        ("-l 5 -n 3 -p sideways a b c", 64, "sideways"),
         ("-l 5 -n 3 -z 1G a b c", 1, "--size"),
         ("-l 5 -n 3 a missing missing", 2, "1 of 3"),
         ("-l 1 -n 1 a", 4, "--force"),
-        ("-l 5 -n 3 --bitmap-chunk 64M a b c", 1, "--bitmap=internal"),
+        ("-l 5 -n 3 --bitmap-chunk 64M a b c", 64, "--bitmap=internal"),
         ("-l 0 -n 2 --bitmap internal a b", 1, "redundancy"),
-        ("-l 5 -n 3 --write-mostly 3 a b c", 1, "0 to 2"),
-        ("-l 5 -n 3 --device-uuid 8a0e18a360ce8f4a169c4bee917744a6 a b c", 1, "for 3 members"),
+        ("-l 5 -n 3 --write-mostly 3 a b c", 64, "0 to 2"),
+        ("-l 5 -n 3 --device-uuid 8a0e18a360ce8f4a169c4bee917744a6 a b c", 64, "for 3 members"),
         ("-l 7 -n 3 a b c", 64, "known are"),
         ("-l 5 -n 3 -c 64Q a b c", 64, "64Q"),
         ("-l 5 -n 3 -e 0.90 a b c", 64, "1.2"),
@@ -186,4 +188,46 @@ fn data_that_nobody_recognises_are_not_overwritten_either() {
     desk.refused("create -l1 -n2 a b", 4, "--force");
     assert_eq!(desk.prints(), before);
     desk.fine("create -l1 -n2 --force a b");
+}
+
+#[test]
+fn what_larger_members_have_more_is_unused() {
+    let desk = Desk::new();
+    desk.members("a b", 16 * MIB);
+    desk.members("large", 48 * MIB);
+    let text = desk.fine("create --dry-run -l 5 -n 3 -c 64 a b large");
+    assert_eq!((row(&text, "unused"), row(&text, "rounding")), (32 << 20, 0), "{text}");
+    assert!(text.contains("the smallest member decides"), "{text}");
+    let text = desk.fine("create --dry-run -l 5 -n 3 -c 64 -z 1M a b large");
+    assert!(text.contains("beyond --size"), "{text}");
+    assert_eq!(row(&text, "sum"), 80 << 20);
+    // Each is used whole.
+    assert_eq!(row(&desk.fine("create --dry-run -l 0 -n 2 -c 64 a large"), "unused"), 0);
+}
+
+#[test]
+fn the_way_to_the_array_that_is_there_works() {
+    let desk = Desk::new();
+    desk.members("a b c x y z", 16 * MIB);
+    desk.fine("create -l 5 -n 3 a b c");
+    desk.fine("create -l 1 -n 2 -N home x y");
+    let command = |words: &str| {
+        let ran = desk.run(words);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        let line = ran.err.lines().find(|line| line.contains("raid-fuse "));
+        let line = line.unwrap_or_else(|| panic!("no command in {}", ran.err));
+        line[line.find("raid-fuse ").unwrap()..].to_string()
+    };
+    for (words, expected) in [
+        ("create -l 5 -n 3 c z b", "raid-fuse mount --degraded c b MOUNTPOINT"),
+        ("create -l 1 -n 2 y z", "raid-fuse mount --degraded y MOUNTPOINT"),
+        ("create -l 1 -n 2 x y", "raid-fuse mount x y MOUNTPOINT"),
+        ("create -l 1 -n 2 a z", "raid-fuse scan FOLDER"),
+    ] {
+        assert_eq!(command(words), expected, "{words}");
+        if let Some(mount) = expected.strip_prefix("raid-fuse mount ") {
+            let members = mount.strip_suffix(" MOUNTPOINT").unwrap();
+            desk.fine(&format!("cat --length 1 {members}"));
+        }
+    }
 }

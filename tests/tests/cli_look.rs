@@ -69,7 +69,9 @@ fn two_superblocks_are_both_shown_and_a_choice_is_asked_for() {
     let superblocks = found["members"][0]["superblocks"].as_array().unwrap();
     assert_eq!(superblocks.len(), 2, "{found}");
     let uuid = superblocks[0]["uuid"].as_str().unwrap();
-    desk.refused("assemble --explain a b", 4, &format!("--uuid {uuid}"));
+    desk.refused("cat a b", 4, &format!("--uuid {uuid}"));
+    let ran = desk.run("assemble --explain a b");
+    assert!(ran.out.contains("would start: raid1, 2 of 2 members"), "{ran:?}");
     desk.fine(&format!("assemble --explain --uuid {uuid} a b"));
 }
 
@@ -132,12 +134,16 @@ fn a_scan_finds_arrays_among_anything() {
         "\"second\": 3 of 4 members, startable with",
         "./ddf: not md (DDF)",
         "./imsm: not md (IMSM)",
-        "./lvm: not md (LVM2)",
-        "./random: not md",
         "cannot be read: ./empty",
+        "3 other files carry no md: 1 lvm2, 2 of no known kind (-v names them)\n",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
+    assert!(!text.contains("./random") && !text.contains("./lvm"), "{text}");
+    assert!(desk.fine("scan") == text, "this folder is the default");
+    let all = desk.fine("scan -v .");
+    assert!(all.contains("./lvm: not md (LVM2)") && all.contains("./random: not md"), "{all}");
+    assert!(desk.fine("scan . random").contains("\nrandom: not md"), "what is named is told");
     let found = desk.json("scan --json . nowhere");
     assert_eq!(found["arrays"].as_array().unwrap().len(), 2, "{found}");
     assert_eq!(found["unreadable"].as_array().unwrap().len(), 2, "{found}");
@@ -158,7 +164,7 @@ fn assemble_tells_the_decision_and_writes_nothing() {
     assert_eq!(desk.prints(), before);
     desk.refused("assemble --explain c a", 3, "--degraded");
     desk.refused("assemble --explain c", 2, "cannot be served");
-    desk.refused("assemble c a b", 1, "raid-fuse mount");
+    desk.refused("assemble c a b", 64, "raid-fuse mount");
 }
 
 #[test]
@@ -187,4 +193,19 @@ fn health_is_an_exit_code_for_each_slot() {
     }
     let ran = desk.run("status nowhere");
     assert_eq!(ran.code, 4, "an error is not a degraded array: {ran:?}");
+}
+
+#[test]
+fn a_file_without_a_length_is_no_member() {
+    let desk = Desk::new();
+    desk.refused("examine /proc/self/mem", 1, "has no length");
+}
+
+#[test]
+fn nothing_mounted_is_a_sentence() {
+    // Root's mounts of other tests may be there, so that another user asks.
+    let desk = Desk::of_user();
+    let ran = desk.run("status");
+    assert!(ran.code == 0 && ran.out.contains("no array is mounted by this user"), "{ran:?}");
+    assert_eq!(desk.json("status --json")["mounts"], serde_json::json!([]));
 }

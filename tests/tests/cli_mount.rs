@@ -1,6 +1,7 @@
 //! Arrays in use: `mount`, `status`, `unmount`, `cat`, `write`, `demo`, and what they refuse.
 
 use raid_tests::cli::Desk;
+use raid_tests::guards::{Process, wait_until};
 use raid_tests::images::MIB;
 use raid_tests::pattern::first_difference;
 use raid_tests::requires::{Need, is_root, met};
@@ -299,7 +300,13 @@ fn the_demo_runs_for_everybody() {
     let run = |desk: &Desk| {
         let ran = desk.run("demo");
         assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
-        for words in ["raid-fuse create", "P: XOR", "exit code 3", "bytes of the volume are as"] {
+        for words in [
+            "raid-fuse create",
+            "P: XOR",
+            "exit code 3",
+            "bytes of the volume are as",
+            "raid-fuse --help",
+        ] {
             assert!(ran.out.contains(words), "{words}: {}", ran.out);
         }
         let left: Vec<_> = fs::read_dir(desk.dir()).unwrap().flatten().collect();
@@ -349,4 +356,95 @@ fn a_cached_volume_refuses_to_be_truncated_and_keeps_what_it_has() {
         let found = desk.fine("cat --offset 1M --length 7 a b c d");
         assert_eq!(found, "fsynced", "{cache}");
     }
+}
+
+#[test]
+fn a_resync_that_is_needed_is_told_and_shown() {
+    let desk = Desk::new();
+    desk.members("a b", 8 * MIB);
+    fs::write(desk.path("b"), vec![7; 8 << 20]).unwrap();
+    desk.fine("create --force -l 1 -n 2 a b");
+    let ran = desk.run("cat --length 1 a b");
+    assert!(ran.err.contains("need a resync, which is not done while"), "{ran:?}");
+    let status = desk.run("status a b").out;
+    assert!(status.contains("Resync Status : 0% complete, waiting to go on"), "{status}");
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    desk.folder("mnt");
+    let ran = desk.run("mount a b mnt");
+    assert!(ran.code == 0 && ran.err.contains("`status` shows how far"), "{ran:?}");
+    let all = desk.run("status");
+    assert!(all.out.contains("mnt: raid1, 2 of 2 members"), "{all:?}");
+    desk.fine("unmount mnt");
+}
+
+#[test]
+fn a_closed_input_is_no_empty_input() {
+    let desk = raid5();
+    let before = desk.prints();
+    let ran = desk.shell("raid-fuse write a b c d <&-");
+    assert!(ran.code == 64 && ran.err.contains("standard input is closed"), "{ran:?}");
+    assert_eq!(desk.prints(), before);
+    assert_eq!(desk.shell("raid-fuse write a b c d < /dev/null").code, 0);
+}
+
+#[test]
+fn a_member_that_may_not_be_written_can_be_read() {
+    if !is_root() {
+        return;
+    }
+    let desk = Desk::of_user();
+    desk.members("a b", 8 * MIB);
+    desk.fine("create -l 1 -n 2 a b");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    fs::set_permissions(desk.path("b"), mode).unwrap();
+    desk.folder("mnt");
+    desk.refused(
+        "mount a b mnt",
+        4,
+        "--read-only, or cat; to keep changes elsewhere: --overlay DIR",
+    );
+    desk.fine("cat --length 1 a b");
+    let ran = desk.run("create --force -l 1 -n 2 a b");
+    assert!(ran.code == 4 && !ran.err.contains("--overlay"), "{ran:?}");
+}
+
+#[test]
+fn a_mount_that_is_told_to_stop_says_who_keeps_it() {
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    let desk = raid5();
+    let words = ["mount", "--foreground", "a", "b", "c", "d", "mnt"];
+    let mut command = std::process::Command::new(raid_tests::cli::program());
+    let daemon = Process::start(command.args(words).current_dir(desk.dir()));
+    let there = wait_until(|| desk.path("mnt/volume").exists());
+    assert!(there, "it never appeared");
+    let held = File::open(desk.path("mnt/volume")).unwrap();
+    daemon.signal(libc::SIGTERM);
+    let told = wait_until(|| daemon.output().contains("asked to stop"));
+    let text = daemon.output();
+    assert!(told && text.contains("is in use by") && text.contains("at the latest in 5 s"));
+    drop(held);
+    assert_eq!(daemon.wait().0, 0);
+}
+
+#[test]
+fn a_mount_of_another_namespace_is_named() {
+    if !met(&[Need::Fuse]) || !is_root() {
+        return;
+    }
+    let desk = raid5();
+    let line = "unshare -m sh -c 'raid-fuse mount a b c d mnt && echo $$ && exec sleep 60'";
+    let line = line.replace("raid-fuse ", &format!("{} ", raid_tests::cli::program().display()));
+    let mut command = std::process::Command::new("sh");
+    let other =
+        Process::start(command.args(["-c", &format!("exec {line}")]).current_dir(desk.dir()));
+    assert!(wait_until(|| other.output().contains("volume: raid5")), "{}", other.output());
+    let ran = desk.run("unmount mnt");
+    assert!(ran.code == 1 && ran.err.contains("in another mount namespace"), "{ran:?}");
+    let text = &ran.err[ran.err.find("kill ").unwrap()..];
+    assert_eq!(desk.shell(text.trim_end()).code, 0);
+    assert!(wait_until(|| desk.run("cat --length 1 a b c d").code == 0), "it ends");
 }

@@ -65,6 +65,9 @@ fn map_goes_both_ways_with_the_arithmetic() {
         ],
     );
     assert_says("map -l5 -n4 -c64 --member 1 448135", &["(1,6): P of stripe 6"]);
+    assert_says("map -l5 -n4 -c64 1,6", &["(1,6): P of stripe 6"]);
+    assert_says("map -l5 -n4 -c64 (1,6) 4->(1,1)", &["(1,6): P of stripe 6", "chunk 4, 0 bytes"]);
+    assert!(!said("map -l10 -n4 100K").contains("stripe"), "md has none there");
 }
 
 #[test]
@@ -75,6 +78,7 @@ fn layout_draws_every_number_of_members() {
             "raid5, 4 members, left-symmetric (layout 2), chunk 512 KiB",
             "left: P starts on the last member and moves left",
             "also called ls, ",
+            "members of 24 MiB (48 chunks) are assumed",
             "  0 |  0   1   2   P\n  1 |  4   5   P   3\n",
         ],
     );
@@ -125,6 +129,7 @@ fn survives_lists_pairs_and_what_is_lost() {
         assert_eq!(counted["failures"][0]["surviving"], surviving, "{layout}");
         assert_eq!(counted["failures"][0]["ways"], 15);
     }
+    assert_says("survives -l6 -n5", &["without 3 of 5 members: 0 of 10 ways survive"]);
     let lost = raid_fuse("survives -l10 -n4 -c64 -z 2c --missing 0,1");
     assert_eq!(lost.status.code(), Some(2));
     let text = String::from_utf8(lost.stdout).unwrap();
@@ -152,6 +157,18 @@ fn explain_read_lists_the_reads_and_what_runs_in_parallel() {
         "explain-read -l5 -n5 --failed 0 --block 0",
         &["D0 = D1 ^ D2 ^ D3 ^ P", "4 reads on 4 members: {1,2,3,4}"],
     );
+    assert_says(
+        "explain-read -l5 -n4 -c64 --lost 1 0 192K",
+        &["3 reads on 3 members: {0,2,3}, 196608 bytes"],
+    );
+    let lost = raid_fuse("explain-read -l0 -n4 -c64 --missing 1 0 192K");
+    let text = String::from_utf8(lost.stdout).unwrap();
+    for words in [
+        "bytes 65536 to 131071: lost, cannot be read without slots {1}\n",
+        "65536 of 196608 bytes cannot be read\n",
+    ] {
+        assert!(lost.status.code() == Some(2) && text.contains(words), "{text}");
+    }
     let rounds = json("explain-read -l5 -n5 --failed 0 --block 0,1,4");
     assert_eq!(rounds["rounds"], serde_json::json!([[0], [1, 2]]));
     assert_eq!(raid_fuse("explain-read -l5 -n5 --failed 0,1 --block 0").status.code(), Some(2));
@@ -231,12 +248,15 @@ fn what_makes_no_sense_is_refused_with_the_rule() {
         ("explain-write --values D0=01,D1=02 --new D7=03", "there is no D7"),
         ("parity AB9", "two hexadecimal digits"),
         ("layout", "-l LEVEL -n MEMBERS"),
+        ("layout -l99 -n4", "known are linear"),
+        ("info -l5 -n4 -p sideways", "has no layout"),
         ("layout --from /nonexistent/member", "/nonexistent/member"),
     ];
     for (words, expected) in cases {
         let (code, message) = refused(words);
         assert!(message.contains(expected), "{words}: {message}");
-        assert_eq!((code, message.lines().count()), (1, 1), "{words}: {message}");
+        let expected = if words.contains("/nonexistent") { 1 } else { 64 };
+        assert_eq!((code, message.lines().count()), (expected, 1), "{words}: {message}");
     }
     let (code, message) = refused("layout -l0 -c64 --member-sizes 3c,6c,6c -p unset");
     assert!(code == 4 && message.contains("--raid0-layout alternate"), "{message}");
@@ -249,5 +269,22 @@ fn every_command_has_help_with_examples() {
     for command in ["layout", "map", "survives", "info", "explain-read", "explain-write", "parity"]
     {
         assert_says(&format!("{command} --help"), &["Examples:", &format!("raid-fuse {command}")]);
+    }
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    assert_says(
+        "--help",
+        &["   0  done", "   1  failed", "   2  ", "   3  ", "   4  ", "   5  ", "  64  "],
+    );
+}
+
+#[test]
+fn a_loss_has_the_same_words_everywhere() {
+    for command in ["layout", "survives", "explain-read 0", "explain-write 0 4K"] {
+        for option in ["--missing", "--failed", "--lost"] {
+            said(&format!("{command} -l6 -n6 {option} 1"));
+        }
     }
 }

@@ -126,6 +126,18 @@ pub struct Shape {
     pub period: u64,
 }
 
+impl Shape {
+    /// The stripe of array sector `at` where stripes follow each other, each with its data units
+    /// of `unit` sectors one behind the other.
+    ///
+    /// # Panics
+    /// `at` is beyond the array.
+    fn stripe_at(&self, at: Sectors, unit: Sectors) -> StripeNo {
+        assert!(at < self.size, "sector {at} is beyond the array ({})", self.size);
+        StripeNo(at.div_floor(unit) / u64::from(self.data_units))
+    }
+}
+
 /// A run of stripes inside which the assignment of roles to slots repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {

@@ -5,8 +5,69 @@
 
 use crate::error::{Error, Result};
 
+/// A name and the word it stands for.
+pub type Name = (&'static str, u32);
+
 /// Names and words of a level, the default first; the first name of a word is the one printed.
-pub type Names = &'static [(&'static str, u32)];
+pub type Names = &'static [Name];
+
+/// The rotations that RAID 5 and 6 have in common, as mdadm calls them.
+const ROTATIONS: [Name; 6] = [
+    ("left-symmetric", 2),
+    ("left-asymmetric", 0),
+    ("right-symmetric", 3),
+    ("right-asymmetric", 1),
+    ("parity-first", 4),
+    ("parity-last", 5),
+];
+
+/// mdadm's short names, and words other tools and books use for the same.
+const ROTATIONS_ELSEWHERE: [Name; 24] = [
+    ("ls", 2),
+    ("la", 0),
+    ("rs", 3),
+    ("ra", 1),
+    ("left-synchronous", 2),
+    ("left-asynchronous", 0),
+    ("right-synchronous", 3),
+    ("right-asynchronous", 1),
+    ("left-sync", 2),
+    ("left-async", 0),
+    ("right-sync", 3),
+    ("right-async", 1),
+    ("left-continuation", 2),
+    ("left-restart", 0),
+    ("right-continuation", 3),
+    ("right-restart", 1),
+    ("left-data-continuation", 2),
+    ("left-data-restart", 0),
+    ("right-data-continuation", 3),
+    ("right-data-restart", 1),
+    ("backward-dynamic", 2),
+    ("backward", 0),
+    ("forward-dynamic", 3),
+    ("forward", 1),
+];
+
+/// The names of a level that rotates parity: the common ones, then the level's `own`. `ALL` is
+/// their number.
+pub const fn rotations<const OWN: usize, const ALL: usize>(own: [Name; OWN]) -> [Name; ALL] {
+    let (common, elsewhere) = (ROTATIONS.len(), ROTATIONS_ELSEWHERE.len());
+    assert!(ALL == common + OWN + elsewhere);
+    let mut all = [("", 0); ALL];
+    let mut i = 0;
+    while i < ALL {
+        all[i] = if i < common {
+            ROTATIONS[i]
+        } else if i < common + elsewhere {
+            ROTATIONS_ELSEWHERE[i - common]
+        } else {
+            own[i - common - elsewhere]
+        };
+        i += 1;
+    }
+    all
+}
 
 /// Printed where a level has no layout.
 pub const NONE: &str = "-";

@@ -46,7 +46,7 @@ impl Mark {
     }
 
     /// A cell's text with the mark around it.
-    fn around(self, text: &str) -> String {
+    pub(super) fn around(self, text: &str) -> String {
         match self {
             Mark::Good => format!(" {text} "),
             Mark::Lost => format!("[{text}]"),

@@ -51,8 +51,7 @@ impl Layout for Raid1 {
     }
 
     fn locate(&self, at: Sectors) -> StripeNo {
-        assert!(at < self.shape.size, "sector {at} is beyond the array ({})", self.shape.size);
-        StripeNo(at.div_floor(UNIT))
+        self.shape.stripe_at(at, UNIT)
     }
 
     fn stripe(&self, no: StripeNo) -> Stripe {

@@ -82,8 +82,7 @@ impl Layout for Raid10 {
     }
 
     fn locate(&self, at: Sectors) -> StripeNo {
-        assert!(at < self.shape.size, "sector {at} is beyond the array ({})", self.shape.size);
-        StripeNo(at.div_floor(self.shape.chunk))
+        self.shape.stripe_at(at, self.shape.chunk)
     }
 
     fn stripe(&self, no: StripeNo) -> Stripe {

@@ -19,42 +19,12 @@ pub const LEVEL: Level = Level {
     make,
 };
 
-/// mdadm's names first, then words other tools and books use for the same.
-const LAYOUTS: names::Names = &[
-    ("left-symmetric", 2),
-    ("left-asymmetric", 0),
-    ("right-symmetric", 3),
-    ("right-asymmetric", 1),
-    ("parity-first", 4),
-    ("parity-last", 5),
-    ("ls", 2),
-    ("la", 0),
-    ("rs", 3),
-    ("ra", 1),
+/// DDF's rotations are some of the common ones.
+const LAYOUTS: names::Names = &names::rotations::<3, 33>([
     ("ddf-zero-restart", 1),
     ("ddf-N-restart", 0),
     ("ddf-N-continue", 2),
-    ("left-synchronous", 2),
-    ("left-asynchronous", 0),
-    ("right-synchronous", 3),
-    ("right-asynchronous", 1),
-    ("left-sync", 2),
-    ("left-async", 0),
-    ("right-sync", 3),
-    ("right-async", 1),
-    ("left-continuation", 2),
-    ("left-restart", 0),
-    ("right-continuation", 3),
-    ("right-restart", 1),
-    ("left-data-continuation", 2),
-    ("left-data-restart", 0),
-    ("right-data-continuation", 3),
-    ("right-data-restart", 1),
-    ("backward-dynamic", 2),
-    ("backward", 0),
-    ("forward-dynamic", 3),
-    ("forward", 1),
-];
+]);
 
 static ROTATIONS: [Rotation; 6] = [
     row(0, "left-asymmetric", Walk::Left, Fill::Skip),

@@ -24,14 +24,8 @@ pub const LEVEL: Level = Level {
 /// Most slots: the powers of two in Q repeat after 255, and md's Q code stops there as well.
 pub const SLOTS_MAX: u16 = 255;
 
-/// mdadm's names first, then words other tools and books use for the same.
-const LAYOUTS: names::Names = &[
-    ("left-symmetric", 2),
-    ("left-asymmetric", 0),
-    ("right-symmetric", 3),
-    ("right-asymmetric", 1),
-    ("parity-first", 4),
-    ("parity-last", 5),
+/// DDF's count Q in their own way, so they are rotations of their own.
+const LAYOUTS: names::Names = &names::rotations::<8, 38>([
     ("ddf-zero-restart", 8),
     ("ddf-N-restart", 9),
     ("ddf-N-continue", 10),
@@ -40,31 +34,7 @@ const LAYOUTS: names::Names = &[
     ("left-symmetric-6", 18),
     ("right-symmetric-6", 19),
     ("parity-first-6", 20),
-    ("ls", 2),
-    ("la", 0),
-    ("rs", 3),
-    ("ra", 1),
-    ("left-synchronous", 2),
-    ("left-asynchronous", 0),
-    ("right-synchronous", 3),
-    ("right-asynchronous", 1),
-    ("left-sync", 2),
-    ("left-async", 0),
-    ("right-sync", 3),
-    ("right-async", 1),
-    ("left-continuation", 2),
-    ("left-restart", 0),
-    ("right-continuation", 3),
-    ("right-restart", 1),
-    ("left-data-continuation", 2),
-    ("left-data-restart", 0),
-    ("right-data-continuation", 3),
-    ("right-data-restart", 1),
-    ("backward-dynamic", 2),
-    ("backward", 0),
-    ("forward-dynamic", 3),
-    ("forward", 1),
-];
+]);
 
 static ROTATIONS: [Rotation; 14] = [
     row(0, "left-asymmetric", Walk::Left, Fill::Skip, QPlace::BehindP),

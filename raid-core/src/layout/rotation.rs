@@ -191,8 +191,7 @@ impl Layout for Rotated {
     }
 
     fn locate(&self, at: Sectors) -> StripeNo {
-        assert!(at < self.shape.size, "sector {at} is beyond the array ({})", self.shape.size);
-        StripeNo(at.div_floor(self.shape.chunk) / self.shape.data_units as u64)
+        self.shape.stripe_at(at, self.shape.chunk)
     }
 
     fn stripe(&self, no: StripeNo) -> Stripe {

@@ -1,5 +1,6 @@
 //! A [`Picture`] as SVG: one self-contained file, readable on light and dark pages, from 1 to
-//! many members. Colours tell data, copies, P and Q; a pattern tells lost, stale and rebuilding.
+//! many members. Colours tell data, copies, P and Q; a pattern tells lost, stale and rebuilding,
+//! and so does the sign that the table of characters has: the text is on a plate above the pattern.
 
 use super::picture::{Cell, Column, Line, Mark, Picture};
 use std::fmt::Write;
@@ -66,7 +67,7 @@ pub fn svg(picture: &Picture) -> String {
             "soft",
             MARGIN + LABEL + i * column + column / 2,
             y + 17,
-            &head.slot.to_string(),
+            head.mark.around(&head.slot.to_string()).trim(),
         );
     }
     for line in &picture.lines {
@@ -108,12 +109,23 @@ fn draw_cell(
     let words = hint(column, row, cell);
     let _ =
         write!(out, "<g><title>{words}</title><rect class=\"cell {}{odd}\" {shape}/>", cell.kind());
-    if column.mark != Mark::Good && *cell != Cell::Unused {
-        let _ = write!(out, "<rect class=\"{}\" {shape}/>", column.mark.word());
-    }
-    let text = if *cell == Cell::Unused { String::new() } else { cell.text() };
     let (middle, base) = (x + width / 2, y + 17);
-    let _ = writeln!(out, "<text x=\"{middle}\" y=\"{base}\">{}</text></g>", escape(&text));
+    let marked = column.mark.around(&cell.text());
+    let text = if *cell == Cell::Unused { "." } else { marked.trim() };
+    if column.mark != Mark::Good && *cell != Cell::Unused {
+        let plate = text.len() * CHAR + 4;
+        let _ = write!(
+            out,
+            "<rect class=\"{}\" {shape}/><rect class=\"plate {}{odd}\" x=\"{}\" y=\"{}\" \
+             width=\"{plate}\" height=\"{}\" rx=\"3\"/>",
+            column.mark.word(),
+            cell.kind(),
+            middle.saturating_sub(plate / 2),
+            y + 4,
+            ROW - 8
+        );
+    }
+    let _ = writeln!(out, "<text x=\"{middle}\" y=\"{base}\">{}</text></g>", escape(text));
 }
 
 fn hint(column: &Column, row: u64, cell: &Cell) -> String {
@@ -137,7 +149,10 @@ fn column_width(picture: &Picture) -> usize {
         Line::Gap => None,
     });
     let longest = cells.flatten().map(|cell| cell.text().len()).max().unwrap_or(0);
-    (longest * CHAR + 16).max(COLUMN_MIN)
+    let marks = picture.columns.iter().map(|column| column.mark.around("").trim().len());
+    let longest = longest + marks.max().unwrap_or(0);
+    // Beside the text the pattern is to be seen.
+    (longest * CHAR + 26).max(COLUMN_MIN)
 }
 
 fn escape(text: &str) -> String {
@@ -172,6 +187,8 @@ mod tests {
         assert_eq!(svg.matches("<rect class=\"cell p").count(), 4);
         assert_eq!(svg.matches("<rect class=\"lost\"").count(), 4);
         assert!(svg.contains("slot 1 (lost), row 1: chunk 5 (stripe 1)"));
+        assert_eq!(svg.matches("<rect class=\"plate").count(), 4);
+        assert!(svg.contains(">[5]</text>") && svg.contains(">[1]</text>"));
         assert!(!svg.contains("href"));
     }
 }

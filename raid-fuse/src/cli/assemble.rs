@@ -1,22 +1,27 @@
 //! `assemble --explain`: which members would serve, and why, without starting anything.
 
-use super::out;
 use super::start::{Choices, lens};
+use super::{choice, diff, exit, members, out};
 use raid_core::assembly::layout_of;
+use raid_core::device::{OpenOptions, Shared};
 use raid_core::error::{Error, Result};
 use raid_core::layout::Level;
-use raid_core::meta::assemble::Assembly;
+use raid_core::meta::assemble::{Assembly, Candidate, Group, groups};
 use std::process::ExitCode;
 
 /// Arguments of `assemble`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 The decision is the one that `mount` would make with the same members and options, and so is the
-exit code. Nothing is started and nothing is written; the members may be in use.
+exit code. Members of several arrays are explained array by array; the exit code is then that of
+the first one that would not start. Nothing is started and nothing is written; the members may be
+in use.
 
 Examples:
   raid-fuse assemble --explain d0.img d1.img d2.img d3.img
-  raid-fuse assemble --explain --degraded d0.img d2.img d3.img")]
+  raid-fuse assemble --explain --degraded d0.img d2.img d3.img
+  raid-fuse assemble --explain *.img                (every array that is among them)
+  raid-fuse assemble --explain --diff d0.img d1.img (two halves of a split mirror)")]
 pub struct Args {
     /// Files or block devices, in any order
     #[arg(required = true, value_name = "MEMBER")]
@@ -24,6 +29,9 @@ pub struct Args {
     /// Show the decision for each member
     #[arg(long)]
     explain: bool,
+    /// Two halves that were used one without the other: show where their data differ
+    #[arg(long, requires = "explain")]
+    diff: bool,
     /// As if mounted with --read-only
     #[arg(long, short = 'r', short_alias = 'o', alias = "readonly")]
     read_only: bool,
@@ -34,14 +42,77 @@ pub struct Args {
 /// Explains; to start an array is what `mount` is for.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if !args.explain {
-        return Err(Error::invalid(
+        return Ok(exit::misuse(&Error::invalid(
             "an array runs only while it is mounted: use `raid-fuse mount MEMBER... MOUNTPOINT`, \
              or say --explain to see which members would serve",
-        ));
+        )));
     }
-    let assembly = args.choices.rehearse(&args.members, args.read_only)?;
-    out::print(&text(&assembly, args.choices.raid0_layout)?)?;
-    Ok(ExitCode::SUCCESS)
+    let devices = members::open(&args.members, &OpenOptions::looking(), None)?;
+    let candidates = members::examine(&devices);
+    let all = groups(&candidates);
+    let chosen = args.choices.array.uuid.is_some() || args.choices.array.name.is_some();
+    if all.len() > 1 && !chosen {
+        return each(args, &all, &candidates, &devices);
+    }
+    let decided = args.choices.rehearse(&candidates, &devices, args.read_only);
+    let text = match &decided {
+        Ok(assembly) => text(assembly, args.choices.raid0_layout)?,
+        Err(_) => String::new(),
+    };
+    out::print(&text)?;
+    if args.diff {
+        let uuid = args.choices.array.of(&candidates)?;
+        let group = all.iter().find(|group| Some(group.uuid) == uuid);
+        group.map_or(Ok(()), |group| out::print(&diff::text(group, &candidates, &devices)?))?;
+    }
+    decided.map(|_| ExitCode::SUCCESS)
+}
+
+/// Every array by itself, then the devices that belong to none.
+fn each(
+    args: &Args,
+    all: &[Group],
+    candidates: &[Candidate],
+    devices: &[Shared],
+) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    let mut failed = false;
+    for group in all {
+        let mut text = format!("{}:\n", choice::line(group, candidates));
+        let mut choices = args.choices.clone();
+        choices.array.uuid = Some(group.uuid);
+        let own: Vec<Shared> = group.members.iter().map(|&i| devices[i].clone()).collect();
+        match choices.rehearse(&members::examine(&own), &own, args.read_only) {
+            Ok(assembly) => text.push_str(&indent(&self::text(&assembly, choices.raid0_layout)?)),
+            Err(error) => {
+                let kept = if failed { code } else { exit::code(&error) };
+                (code, failed) = (kept, true);
+                text.push_str(&indent(&refused(&error)));
+            }
+        }
+        if args.diff {
+            text.push_str(&indent(&diff::text(group, candidates, devices)?));
+        }
+        out::print(&format!("{text}\n"))?;
+    }
+    let none = (0..candidates.len())
+        .filter(|index| !all.iter().any(|group| group.members.contains(index)))
+        .map(|index| format!("{}: of no array that can be told\n", candidates[index].name));
+    out::print(&none.collect::<String>())?;
+    Ok(code)
+}
+
+/// The members first, then why they do not do: as where they do.
+fn refused(error: &Error) -> String {
+    let text = error.to_string();
+    let (reason, members) = text.split_once('\n').unwrap_or((&text, ""));
+    let members: String =
+        members.lines().map(|line| format!("{}\n", line.trim_start_matches("  "))).collect();
+    format!("{members}would not start: {reason}\n")
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {
@@ -61,7 +132,7 @@ fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {
         "would start: {}, {seated} of {} members, {}{read_only}\n",
         level.name,
         array.slots,
-        super::size::human(layout.shape().size.bytes())
+        super::amount::human(layout.shape().size.bytes())
     ));
     Ok(text)
 }

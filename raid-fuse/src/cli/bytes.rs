@@ -1,7 +1,7 @@
 //! `cat` and `write`: the bytes of an array without mounting it, for machines without FUSE.
 
 use super::start::Choices;
-use super::{out, size};
+use super::{amount, exit, out};
 use raid_core::error::{Error, Result};
 use std::io::Read;
 use std::process::ExitCode;
@@ -22,10 +22,10 @@ pub struct CatArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<String>,
     /// First byte of the array to show
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = amount::bytes)]
     offset: u64,
     /// How many bytes [default: up to the end]
-    #[arg(long, value_name = "BYTES", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = amount::bytes)]
     length: Option<u64>,
     #[command(flatten)]
     choices: Choices,
@@ -70,7 +70,7 @@ pub struct WriteArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<String>,
     /// First byte of the array to write
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = size::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = amount::bytes)]
     offset: u64,
     #[command(flatten)]
     choices: Choices,
@@ -78,6 +78,12 @@ pub struct WriteArgs {
 
 /// Copies standard input into the array.
 pub fn write(args: &WriteArgs) -> Result<ExitCode> {
+    if is_stdin_closed() {
+        return Ok(exit::misuse(&Error::invalid(
+            "standard input is closed, so there is nothing to write; give it, as in \
+             `raid-fuse write MEMBER... < FILE`",
+        )));
+    }
     let array = args.choices.start(&args.members, false)?.array;
     let written = check_fit(&array, args.offset).and_then(|()| copy_in(&array, args.offset));
     // What was written is made durable also if more could not be.
@@ -86,6 +92,16 @@ pub fn write(args: &WriteArgs) -> Result<ExitCode> {
     stopped?;
     out::note(&format!("{written} bytes written at byte {}", args.offset));
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if this process was started without standard input: the runtime then opens /dev/null for
+/// reading and writing in its place. A shell's `< /dev/null`, which means an empty input, is open
+/// for reading only.
+fn is_stdin_closed() -> bool {
+    // SAFETY: a plain call with numbers.
+    let flags = unsafe { libc::fcntl(libc::STDIN_FILENO, libc::F_GETFL) };
+    let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
+    flags < 0 || (flags & libc::O_ACCMODE == libc::O_RDWR && target.as_os_str() == "/dev/null")
 }
 
 /// What can be known to be wrong before the first byte is written.

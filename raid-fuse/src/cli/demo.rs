@@ -48,11 +48,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let stage = Stage::new(dir.path())?;
     let played = stage.play();
     stage.take_down();
-    if args.keep {
-        let kept = dir.keep();
-        out::print(&format!("\nthe members are in {}\n", kept.display()))?;
-    }
-    played.map(|()| ExitCode::SUCCESS)
+    let kept = args.keep.then(|| dir.keep());
+    played?;
+    out::print(&next(kept.as_deref()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to try now.
+fn next(kept: Option<&Path>) -> String {
+    let members = match kept {
+        Some(dir) => format!(
+            "\n# The members are in {0}, one of them called dead. Go on with them:\n\
+             $ cd {0}\n\
+             $ raid-fuse scan\n\
+             $ raid-fuse examine d0.img\n\
+             $ raid-fuse assemble --explain --degraded d0.img d1.img d3.img\n",
+            members::quoted([dir.to_string_lossy().as_ref()])
+        ),
+        None => "\n# Now with files of your own:\n\
+                 $ truncate -s 64M d0.img d1.img d2.img\n\
+                 $ raid-fuse create -l 5 -n 3 d0.img d1.img d2.img\n\
+                 $ mkdir mnt && raid-fuse mount d0.img d1.img d2.img mnt\n\
+                 $ raid-fuse status mnt\n\
+                 $ raid-fuse unmount mnt\n"
+            .into(),
+    };
+    let lessons = "# Or see how it works:\n\
+                   $ raid-fuse layout -l 6 -n 6 --missing 1,3\n\
+                   $ raid-fuse survives -l 10 -n 4\n\
+                   $ raid-fuse --help\n";
+    format!("{members}{lessons}")
 }
 
 /// Where the demo is played.

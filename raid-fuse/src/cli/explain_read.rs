@@ -6,10 +6,11 @@ use super::map::{hinted, places_json};
 use super::out;
 use super::survives::braces;
 use raid_core::error::{Error, ErrorKind, Result};
-use raid_core::layout::explain::{self, ReadExplanation, role_name};
-use raid_core::units::{Sectors, SlotSet};
+use raid_core::layout::explain::{self, Place, ReadExplanation, role_name};
+use raid_core::units::{Sectors, Slot, SlotSet};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::ops::Range;
 use std::process::ExitCode;
 
 /// Most pieces of all requests together: this is for eyes.
@@ -41,7 +42,7 @@ pub struct Args {
     block: Vec<u64>,
 
     /// These slots are missing
-    #[arg(long, visible_alias = "missing", value_name = "SLOTS", value_delimiter = ',')]
+    #[arg(long, visible_aliases = ["missing", "lost"], value_name = "SLOTS", value_delimiter = ',')]
     failed: Vec<u16>,
 
     /// Print JSON
@@ -166,7 +167,9 @@ fn pieces(
         let stop = end.min(unit_end);
         let read = match explain::read(layout, at, missing) {
             Ok(read) => Ok(read),
-            Err(error) if error.kind == ErrorKind::Dead => Err(error.to_string()),
+            Err(error) if error.kind == ErrorKind::Dead => {
+                Err(format!("lost, cannot be read without slots {}", braces(missing)))
+            }
             Err(error) => return Err(error),
         };
         pieces.push(Piece { start: at, len: stop - at, read });
@@ -245,28 +248,59 @@ impl Request {
                         read.formula
                     );
                     for place in &read.reads {
-                        let (role, slot) = (role_name(place.role), place.slot);
-                        let offset = place.offset;
-                        let _ = writeln!(
-                            out,
-                            "    read {role:<7} slot {slot}, {len} bytes at byte {offset}"
-                        );
+                        let again = self.reads_before(piece, place);
+                        write_read(place, *len, again, out);
                     }
                 }
             }
         }
-        let reads: usize =
-            self.pieces.iter().filter_map(|p| p.read.as_ref().ok()).map(|r| r.reads.len()).sum();
-        let touched = self.touched();
+        self.write_account(out);
+    }
+
+    /// True if a piece before `piece` reads all of the same bytes.
+    fn reads_before(&self, piece: &Piece, place: &Place) -> bool {
+        let before = self.pieces.iter().take_while(|other| other.start < piece.start);
+        let ranges = before.flat_map(Piece::ranges).filter(|(slot, _)| *slot == place.slot);
+        let (start, end) = (place.offset, place.offset + piece.len);
+        ranges.into_iter().any(|(_, range)| range.start <= start && end <= range.end)
+    }
+
+    /// How much is read in all: what several pieces need is read once.
+    fn write_account(&self, out: &mut String) {
+        let lost: u64 = self.pieces.iter().filter(|p| p.read.is_err()).map(|p| p.len).sum();
         let plural = |count: usize| if count == 1 { "" } else { "s" };
-        let members = touched.len();
-        let _ = writeln!(
-            out,
-            "  {reads} read{} on {members} member{}: {}",
-            plural(reads),
-            plural(members),
-            braces(&touched)
-        );
+        let (reads, touched) = (self.reads(), self.touched());
+        let (count, members) = (reads.len(), touched.len());
+        let bytes: u64 = reads.iter().map(|(_, range)| range.end - range.start).sum();
+        if count > 0 {
+            let _ = writeln!(
+                out,
+                "  {count} read{} on {members} member{}: {}, {bytes} bytes",
+                plural(count),
+                plural(members),
+                braces(&touched)
+            );
+        }
+        if lost > 0 {
+            let _ = writeln!(out, "  {lost} of {} bytes cannot be read", self.len);
+        }
+    }
+
+    /// What is read of the members: no byte twice, and neighbouring bytes in one read.
+    fn reads(&self) -> Vec<(Slot, Range<u64>)> {
+        let mut ranges: Vec<(Slot, Range<u64>)> =
+            self.pieces.iter().flat_map(Piece::ranges).collect();
+        ranges.sort_by_key(|(slot, range)| (*slot, range.start, range.end));
+        let mut reads: Vec<(Slot, Range<u64>)> = Vec::new();
+        for (slot, range) in ranges {
+            match reads.last_mut() {
+                Some((last, read)) if *last == slot && range.start <= read.end => {
+                    read.end = read.end.max(range.end);
+                }
+                _ => reads.push((slot, range)),
+            }
+        }
+        reads
     }
 
     fn json(&self, geometry: &Geometry) -> Value {
@@ -292,9 +326,33 @@ impl Request {
             "array_offset": self.start,
             "bytes": self.len,
             "members": slot_numbers(&self.touched()),
+            "member_reads": reads_json(&self.reads()),
             "pieces": self.pieces.iter().map(piece).collect::<Vec<_>>(),
         })
     }
+}
+
+impl Piece {
+    /// The bytes of members that it needs.
+    fn ranges(&self) -> Vec<(Slot, Range<u64>)> {
+        let reads = self.read.iter().flat_map(|read| &read.reads);
+        reads.map(|place| (place.slot, place.offset..place.offset + self.len)).collect()
+    }
+}
+
+/// Reads for programs.
+fn reads_json(reads: &[(Slot, Range<u64>)]) -> Vec<Value> {
+    let read = |(slot, range): &(Slot, Range<u64>)| {
+        let (start, bytes) = (range.start, range.end - range.start);
+        json!({ "slot": slot.0, "member_offset": start, "bytes": bytes })
+    };
+    reads.iter().map(read).collect()
+}
+
+fn write_read(place: &Place, len: u64, again: bool, out: &mut String) {
+    let (role, slot, offset) = (role_name(place.role), place.slot, place.offset);
+    let again = if again { ", read above" } else { "" };
+    let _ = writeln!(out, "    read {role:<7} slot {slot}, {len} bytes at byte {offset}{again}");
 }
 
 #[cfg(test)]
@@ -321,6 +379,22 @@ mod tests {
         let read = requests[0].pieces[0].read.as_ref().unwrap();
         assert_eq!(read.formula, "D0 = D1 ^ D2 ^ D3 ^ P");
         assert_eq!(braces(&requests[0].touched()), "{1,2,3,4}");
+    }
+
+    #[test]
+    fn what_several_pieces_need_is_read_once() {
+        let geometry = Geometry::of("-l5 -n4 -c64").unwrap();
+        let missing = geometry.slots("--failed", &[1]).unwrap();
+        let pieces = pieces(&geometry, 0, 192 << 10, &missing, &mut 100).unwrap();
+        let request = Request { name: String::new(), start: 0, len: 192 << 10, pieces };
+        let chunk = 65_536;
+        // D0 and D2 are wanted themselves, and for D1.
+        let expected: Vec<_> = [0, 2, 3].map(|slot| (Slot(slot), 0..chunk)).into();
+        assert_eq!(request.reads(), expected);
+        let mut text = String::new();
+        request.write_text(&geometry, &mut text);
+        assert!(text.contains("3 reads on 3 members: {0,2,3}, 196608 bytes"), "{text}");
+        assert_eq!(text.matches("read above").count(), 2, "{text}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Args {
             let message = "raid1 has no chunk: every member holds the whole array; leave out -c";
             return Err(Error::invalid(message));
         }
-        let bytes = amount::bytes("--chunk", text, Scale { bare: 1024, chunk: Sectors::ZERO })?;
+        let bytes = amount::of("--chunk", text, Scale { bare: 1024, chunk: None })?;
         match bytes.is_multiple_of(SECTOR) && bytes > 0 {
             true => Ok(Sectors::floor_bytes(bytes)),
             false => Err(Error::invalid(format!(
@@ -126,9 +126,9 @@ impl Args {
 
     /// Data sectors of each member.
     fn members_of(&self, level: &Level, word: u32, chunk: Sectors) -> Result<Vec<Sectors>> {
-        let scale = Scale { bare: 1024, chunk: counted(chunk) };
+        let scale = Scale { bare: 1024, chunk: Some(counted(chunk)) };
         let parse =
-            |text: &String| amount::bytes("member size", text, scale).map(Sectors::floor_bytes);
+            |text: &String| amount::of("member size", text, scale).map(Sectors::floor_bytes);
         if !self.member_sizes.is_empty() {
             let sizes = self.member_sizes.iter().map(parse).collect::<Result<Vec<_>>>()?;
             return match self.raid_devices {
@@ -245,13 +245,15 @@ impl Geometry {
 
     /// What a note says where the size of members was not given.
     pub fn note(&self) -> String {
-        match (self.assumed, self.members.first()) {
-            (true, Some(size)) => format!(
-                "members of {} are assumed; give -z SIZE for others\n",
-                amount::size(size.bytes())
-            ),
-            _ => String::new(),
-        }
+        let Some(size) = self.members.first().filter(|_| self.assumed) else {
+            return String::new();
+        };
+        let chunks = match self.layout.shape().chunk {
+            Sectors::ZERO => String::new(),
+            chunk => format!(" ({} chunks)", size.div_floor(chunk)),
+        };
+        let size = amount::size(size.bytes());
+        format!("members of {size}{chunks} are assumed; give -z SIZE for others\n")
     }
 
     /// The geometry for programs.
@@ -276,7 +278,7 @@ impl Geometry {
 
     /// The byte of the array or member that `text` stands for.
     pub fn offset(&self, what: &str, text: &str) -> Result<u64> {
-        amount::bytes(what, text, Scale { bare: 1, chunk: self.chunk() })
+        amount::of(what, text, Scale { bare: 1, chunk: Some(self.chunk()) })
     }
 
     /// The set of `slots`, if the array has them; `what` names the option in messages.

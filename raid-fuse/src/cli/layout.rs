@@ -32,7 +32,7 @@ pub struct Args {
     rows: u64,
 
     /// Draw these slots as missing
-    #[arg(long, visible_alias = "failed", value_name = "SLOTS", value_delimiter = ',')]
+    #[arg(long, visible_aliases = ["failed", "lost"], value_name = "SLOTS", value_delimiter = ',')]
     missing: Vec<u16>,
 
     /// Draw these slots as stale
@@ -111,6 +111,7 @@ fn to_text(geometry: &Geometry, drawn: &Picture, width: usize) -> String {
     if !aliases.is_empty() {
         head += &format!("also called {}\n", aliases.join(", "));
     }
+    head += &geometry.note();
     let legend = drawn.legend();
     let blocks: Vec<String> = blocks(drawn, width).iter().map(body).collect();
     let hazard = geometry.layout.hazard().map_or(String::new(), |h| format!("warning: {h}\n"));

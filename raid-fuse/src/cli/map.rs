@@ -22,13 +22,15 @@ const TABLE_MAX: u64 = 100_000;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 A place is written (slot,row); a row is one chunk high. OFFSET is bytes, or 12c (chunks),
-100s (sectors), 64K, 8M. On members it counts from where their data begins.
+100s (sectors), 64K, 8M. On members it counts from where their data begins. What is printed can be
+given back: '(2,5)' or 2,5 is what lies there, '4->(0,1)' is chunk 4.
 
 Examples:
   raid-fuse map -l10 -pf2 -n3 -c64 -z8c          a table of the first chunks
   raid-fuse map -l10 -pf2 -n3 -c64 -z8c 1c       one chunk
   raid-fuse map -l5 -n4 -c64 1234567 --explain   the arithmetic
-  raid-fuse map -l5 -n4 -c64 --member 1 448135   what is there on member 1")]
+  raid-fuse map -l5 -n4 -c64 --member 1 448135   what is there on member 1
+  raid-fuse map -l5 -n4 -c64 1,6                 the same place, as it is printed")]
 pub struct Args {
     /// Where in the array, or with --member on that member; without it: a table
     #[arg(value_name = "OFFSET")]
@@ -79,14 +81,56 @@ fn answers(args: &Args, geometry: &Geometry) -> Result<Vec<Answer>> {
     }
     let layout = &*geometry.layout;
     let answer = |text: &String| {
-        let offset = geometry.offset("OFFSET", text)?;
-        match args.member {
-            Some(slot) => member_offset(layout, Slot(slot), offset).map(Answer::Member),
-            None => array_offset(layout, offset).map(Answer::Array),
+        match asked(geometry, text, args.member)? {
+            Asked::Member(slot, offset) => member_offset(layout, slot, offset).map(Answer::Member),
+            Asked::Array(offset) => array_offset(layout, offset).map(Answer::Array),
         }
         .map_err(|error| hinted(geometry, error))
     };
     args.offset.iter().map(answer).collect()
+}
+
+/// What a word asks for, in bytes.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    Array(u64),
+    Member(Slot, u64),
+}
+
+/// An offset; or what we print ourselves: a place, as `(2,5)` or `P(2,5)`, and a line of the
+/// table, as `4->(0,1),(1,5)`, which is about chunk 4.
+fn asked(geometry: &Geometry, text: &str, member: Option<u16>) -> Result<Asked> {
+    if let Some(place) = place(text) {
+        let (slot, row) = place.map_err(|()| {
+            Error::invalid(format!("OFFSET: found '{text}'; a place is SLOT,ROW, as in 2,5"))
+        })?;
+        let offset = geometry.chunk().bytes().checked_mul(row).ok_or_else(|| {
+            Error::invalid(format!("OFFSET: row {row} is further than any member reaches"))
+        })?;
+        return match member {
+            Some(other) if other != slot => Err(Error::invalid(format!(
+                "OFFSET: {text} is on slot {slot}, but --member says {other}"
+            ))),
+            _ => Ok(Asked::Member(Slot(slot), offset)),
+        };
+    }
+    let offset = match text.split_once("->") {
+        Some((chunk, _)) => geometry.offset("OFFSET", &format!("{chunk}c"))?,
+        None => geometry.offset("OFFSET", text)?,
+    };
+    Ok(member.map_or(Asked::Array(offset), |slot| Asked::Member(Slot(slot), offset)))
+}
+
+/// Slot and row, if `text` is written like a place; an error if it is only nearly one.
+fn place(text: &str) -> Option<std::result::Result<(u16, u64), ()>> {
+    let word = text.trim().trim_start_matches(['P', 'Q']);
+    let inner = word.strip_prefix('(').and_then(|word| word.strip_suffix(')')).unwrap_or(word);
+    if word.contains("->") || !inner.contains(',') {
+        return None;
+    }
+    let (slot, row) = inner.split_once(',')?;
+    let numbers = slot.trim().parse().ok().zip(row.trim().parse().ok());
+    Some(numbers.ok_or(()))
 }
 
 /// The first chunks of the array.
@@ -189,11 +233,13 @@ fn array_text(geometry: &Geometry, explanation: &Explanation, out: &mut String) 
     let Explanation { offset, stripe, .. } = explanation;
     let chunk = geometry.chunk().bytes();
     let (number, within) = (offset / chunk, offset % chunk);
+    // md has stripes only where there is parity.
+    let parity = matches!(geometry.layout.shape().code, Code::P | Code::PQ);
+    let stripe = if parity { format!("; stripe {}", stripe.0) } else { String::new() };
     let _ = match counts_chunks(&*geometry.layout) {
         true => writeln!(
             out,
-            "byte {offset} of the array: chunk {number}, {within} bytes into it; stripe {}",
-            stripe.0
+            "byte {offset} of the array: chunk {number}, {within} bytes into it{stripe}"
         ),
         false => writeln!(out, "byte {offset} of the array"),
     };
@@ -358,6 +404,37 @@ mod tests {
         let unset = Geometry::of(&format!("{sizes} -p unset")).unwrap_err().to_string();
         assert!(unset.contains("original") || unset.contains("layout"), "{unset}");
         assert!(Geometry::of("-l0 -c64 --member-sizes 4c,6c,6c -p unset").is_ok());
+    }
+
+    #[test]
+    fn every_place_that_is_printed_is_accepted_back() {
+        for words in ["-l5 -n4", "-l6 -n5", "-l10 -pf2 -n3 -z8c", "-l10 -n5 -po2", "-l0 -n3"] {
+            let geometry = Geometry::of(words).unwrap();
+            for line in arrows(words) {
+                let number: u64 = line.split("->").next().unwrap().parse().unwrap();
+                let start = number * geometry.chunk().bytes();
+                assert_eq!(asked(&geometry, &line, None).unwrap(), Asked::Array(start), "{line}");
+                let data = line.split_once("->").unwrap().1.split(' ').next().unwrap();
+                for place in data.split("),").map(|p| format!("{})", p.trim_end_matches(')'))) {
+                    let Asked::Member(slot, at) = asked(&geometry, &place, None).unwrap() else {
+                        panic!("{place} is on a member");
+                    };
+                    let origin = member_offset(&*geometry.layout, slot, at).unwrap();
+                    let found =
+                        matches!(origin.owner, Owner::Data { offset, .. } if offset == start);
+                    assert!(found, "{words}: {line}: {place}: {origin:?}");
+                }
+                for parity in line.split(' ').filter(|word| word.starts_with(['P', 'Q'])) {
+                    assert!(matches!(asked(&geometry, parity, None).unwrap(), Asked::Member(..)));
+                }
+            }
+        }
+        let geometry = Geometry::of("-l5 -n4").unwrap();
+        assert!(matches!(asked(&geometry, "1,6", Some(1)).unwrap(), Asked::Member(Slot(1), _)));
+        for wrong in ["(1,6", "1,x", ",", "1,2,3", "-1,2", "1,99999999999999999"] {
+            assert!(asked(&geometry, wrong, None).is_err(), "{wrong}");
+        }
+        assert!(asked(&geometry, "1,6", Some(2)).unwrap_err().to_string().contains("--member"));
     }
 
     #[test]

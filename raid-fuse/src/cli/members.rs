@@ -95,6 +95,22 @@ fn name_holder(spec: &str, error: Error) -> Error {
     }
 }
 
+/// A member that may not be written: what can be done with it all the same.
+pub fn hint_read_only(error: Error) -> Error {
+    let denied = error.kind == ErrorKind::ReadOnly
+        || error.kind == ErrorKind::Refused && error.to_string().contains("cannot open to write");
+    match denied {
+        false => error,
+        true => Error::new(
+            error.kind,
+            format!(
+                "{error}\n  to read it as it is: mount --read-only, or cat; to keep changes \
+                 elsewhere: --overlay DIR"
+            ),
+        ),
+    }
+}
+
 /// Absolute paths of members, for those who look for the mount later.
 pub fn paths(specs: &[String]) -> Vec<PathBuf> {
     let path = |spec: &String| {

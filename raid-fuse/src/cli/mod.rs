@@ -3,22 +3,23 @@
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
 //! `Command` and its line in `run`.
 
+pub mod amount;
 mod assemble;
 mod bytes;
+mod choice;
 mod create;
 mod demo;
+mod diff;
 mod examine;
 mod exit;
 mod members;
 mod mount;
 mod out;
 mod scan;
-pub mod size;
 pub mod start;
 mod status;
 mod unmount;
 
-mod amount;
 mod explain_read;
 mod explain_write;
 mod geometry;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
 /// Linux md in userspace: create, examine, mount, break and understand RAID arrays.
 #[derive(Parser)]
 #[command(name = "raid-fuse", version, about, propagate_version = true)]
+#[command(after_help = exit::CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -82,7 +84,27 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
-    run(cli.command).unwrap_or_else(|error| exit::failure(&error))
+    let failed = match &cli.command {
+        command if command.is_lesson() => exit::misuse_or_failure,
+        _ => exit::failure,
+    };
+    run(cli.command).unwrap_or_else(|error| failed(&error))
+}
+
+impl Command {
+    /// True for those that need no array, only words about one.
+    fn is_lesson(&self) -> bool {
+        matches!(
+            self,
+            Command::Layout(_)
+                | Command::Map(_)
+                | Command::Survives(_)
+                | Command::Info(_)
+                | Command::ExplainRead(_)
+                | Command::ExplainWrite(_)
+                | Command::Parity(_)
+        )
+    }
 }
 
 fn run(command: Command) -> Result<ExitCode> {

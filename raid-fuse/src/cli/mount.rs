@@ -1,7 +1,7 @@
 //! `mount`: an array as a file in a directory, served until it is unmounted.
 
 use super::start::{Choices, Started};
-use super::{members, out};
+use super::{exit, members, out};
 use crate::daemon::{self, Outcome, Service};
 use crate::export::Volume;
 use crate::export::options::{self, Cache};
@@ -17,16 +17,19 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 The array is the file MOUNTPOINT/volume; beside it `mdstat`, `detail` and `status.json` tell how it
 does. Members can be given in any order; `unmount` writes everything back and marks it clean.
+What is given but is no member of the array is left out: it is told now, and in the status. Where
+members of several arrays are given, --name or --uuid says which array is meant.
 
 Examples:
   raid-fuse mount d0.img d1.img d2.img d3.img /mnt/a
   raid-fuse mount d0.img d1.img d3.img /mnt/a --degraded
   raid-fuse mount --read-only /dev/sd[b-e] /mnt/a
+  raid-fuse mount *.img /mnt/a --name home    (only the members of that array; or --uuid)
   raid-fuse mount d*.img /mnt/a --overlay /tmp/changes    (the members are only read)
   mkfs.ext4 /mnt/a/volume && mount -o loop /mnt/a/volume /mnt/files
 
 Exit codes: 0 mounted, 2 too few members, 3 members are missing and --degraded was not given,
-4 refused, 5 in use, 1 anything else.";
+4 refused, 5 in use, 64 the command line makes no sense, 1 anything else.";
 
 /// Arguments of `mount`.
 #[derive(clap::Args)]
@@ -70,8 +73,8 @@ fn parse_cache(text: &str) -> std::result::Result<Cache, String> {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (path, specs) = args.paths.split_last().expect("the parser wants an argument");
     if specs.is_empty() {
-        eprintln!("raid-fuse: give every MEMBER, then the MOUNTPOINT; only {path} was given");
-        return Ok(ExitCode::from(64));
+        let text = format!("give every MEMBER, then the MOUNTPOINT; only {path} was given");
+        return Ok(exit::misuse(&Error::invalid(text)));
     }
     let path = mountpoint::resolve(Path::new(path)).map_err(|error| not_a_place(path, error))?;
     let options = daemon::Options {

@@ -5,7 +5,7 @@ use raid_core::assembly::{self, survives};
 use raid_core::error::ErrorKind;
 use raid_core::error::Result;
 use raid_core::meta::assemble::{Candidate, Fate, Options, Refusal, Verdict, assemble};
-use raid_core::meta::foreign::Foreign;
+use raid_core::meta::foreign::{Foreign, Kind};
 use raid_core::meta::{Identity, Sighting, examine as words, uuid};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -19,16 +19,21 @@ const FILES_MAX: usize = 10_000;
 /// Arguments of `scan`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Folders are not entered deeper than one level. Members are grouped by the id of their array;
-everything else is named. Exit code 1 if there is no array.
+Folders are not entered deeper than one level. Members are grouped by the id of their array.
+Members of other RAIDs and what was named by itself are told; of files in folders that carry no md
+the number is told, with --verbose each. Exit code 1 if there is no array.
 
 Examples:
-  raid-fuse scan images/
+  raid-fuse scan                      (this folder)
+  raid-fuse scan -v images/
   raid-fuse scan --json /dev/sd?")]
 pub struct Args {
     /// Files, block devices or folders of such
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<String>,
+    /// Name every file that carries no md, and what it carries
+    #[arg(long, short)]
+    verbose: bool,
     /// For programs: stable keys, sizes in bytes, nothing else on standard output
     #[arg(long)]
     json: bool,
@@ -40,7 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let arrays = scan.arrays();
     match args.json {
         true => out::json(&scan.document(&arrays))?,
-        false => out::print(&scan.text(&arrays))?,
+        false => out::print(&scan.text(&arrays, args.verbose))?,
     }
     Ok(if arrays.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -50,8 +55,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 struct Scan {
     candidates: Vec<Candidate>,
     /// Neither members nor unreadable.
-    others: Vec<(String, Vec<Foreign>)>,
+    others: Vec<Other>,
     unreadable: Vec<(String, String)>,
+}
+
+/// Something without an md superblock.
+struct Other {
+    path: String,
+    foreign: Vec<Foreign>,
+    /// It was asked for itself, not found in a folder.
+    named: bool,
+}
+
+impl Other {
+    /// True if its line is worth reading among many.
+    fn stands_out(&self) -> bool {
+        self.named || self.foreign.iter().any(|foreign| foreign.kind == Kind::Raid)
+    }
 }
 
 /// An array that was found.
@@ -69,7 +89,7 @@ impl Scan {
         for path in paths {
             match Path::new(path).is_dir() {
                 true => scan.folder(path),
-                false => scan.file(path),
+                false => scan.file(path, true),
             }
         }
         scan
@@ -101,14 +121,14 @@ impl Scan {
             };
             let kind = std::fs::metadata(&name).map(|meta| meta.file_type());
             match kind {
-                Ok(kind) if kind.is_file() || kind.is_block_device() => self.file(text),
+                Ok(kind) if kind.is_file() || kind.is_block_device() => self.file(text, false),
                 Ok(_) => {}
                 Err(error) => self.unreadable.push((text.into(), error.to_string())),
             }
         }
     }
 
-    fn file(&mut self, path: &str) {
+    fn file(&mut self, path: &str, named: bool) {
         let looked = members::look(path).and_then(|device| {
             let content = assembly::content(&*device)?;
             Ok((device.facts().sectors, content))
@@ -116,7 +136,7 @@ impl Scan {
         match looked {
             Err(error) => self.unreadable.push((path.into(), error.to_string())),
             Ok((_, content)) if content.md.is_empty() => {
-                self.others.push((path.into(), content.foreign));
+                self.others.push(Other { path: path.into(), foreign: content.foreign, named });
             }
             Ok((sectors, content)) => {
                 let (name, sightings) = (path.to_string(), content.md);
@@ -163,14 +183,17 @@ impl Scan {
         self.candidates.iter().filter(move |candidate| !sound(candidate))
     }
 
-    fn text(&self, arrays: &[Array]) -> String {
+    fn text(&self, arrays: &[Array], verbose: bool) -> String {
         let mut text: String = arrays.iter().map(Array::text).collect();
         for candidate in self.damaged() {
             text.push_str(&format!("{}: {}\n", candidate.name, damage(candidate)));
         }
-        for (path, foreign) in &self.others {
+        let (told, counted): (Vec<&Other>, Vec<&Other>) =
+            self.others.iter().partition(|other| verbose || other.stands_out());
+        for Other { path, foreign, .. } in told {
             text.push_str(&format!("{path}: {}\n", other(foreign)));
         }
+        text.push_str(&summary(&counted));
         for (path, error) in &self.unreadable {
             text.push_str(&format!("{}\n", unreadable(path, error)));
         }
@@ -178,7 +201,7 @@ impl Scan {
     }
 
     fn document(&self, arrays: &[Array]) -> Json {
-        let other = |(path, foreign): &(String, Vec<Foreign>)| {
+        let other = |Other { path, foreign, .. }: &Other| {
             let things: Vec<Json> = foreign.iter().map(examine::foreign).collect();
             json!({ "path": path, "what": other(foreign), "foreign": things })
         };
@@ -268,6 +291,26 @@ impl Array {
             "reason": self.refusal.as_ref().map(|(_, reason)| reason),
             "members": self.members.iter().map(member).collect::<Vec<Json>>(),
         })
+    }
+}
+
+/// `5 other files carry no md: 2 ext4, 3 of no known kind (-v names them)`.
+fn summary(others: &[&Other]) -> String {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for other in others {
+        // Sorts last.
+        let kind = other.foreign.first().map_or("~", |foreign| foreign.name);
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let word = |(kind, count): (&&str, &usize)| match *kind {
+        "~" => format!("{count} of no known kind"),
+        kind => format!("{count} {kind}"),
+    };
+    let words: Vec<String> = kinds.iter().map(word).collect();
+    match others.len() {
+        0 => String::new(),
+        1 => format!("1 other file carries no md: {} (-v names it)\n", words.join(", ")),
+        n => format!("{n} other files carry no md: {} (-v names them)\n", words.join(", ")),
     }
 }
 

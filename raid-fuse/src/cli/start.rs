@@ -1,15 +1,17 @@
 //! From typed members to a running array, the same way for every command that needs one.
 
+use super::choice::Choice;
 use super::{members, out};
 use crate::report::{Bitmap, evidence, make};
 use clap::Args;
 use raid_core::assembly::{self, StartOptions, layout_of};
+use raid_core::device::Shared;
 use raid_core::device::file::Direct;
-use raid_core::device::{OpenOptions, Shared};
 use raid_core::driver::Array;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::{self, raid0};
 use raid_core::meta::assemble::{Assembly, Candidate, Fate, Options};
+use raid_core::meta::record::ArrayRecord;
 use raid_core::meta::uuid;
 use raid_core::units::{Sectors, Slot, SlotSet};
 use std::path::PathBuf;
@@ -26,9 +28,9 @@ pub struct Choices {
     /// Use stale members if nothing else serves; start dirty arrays without all members
     #[arg(long)]
     pub force: bool,
-    /// Only members of this array
-    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
-    pub uuid: Option<[u8; 16]>,
+    /// Which array, where members of several are given.
+    #[command(flatten)]
+    pub array: Choice,
     /// Write changes to files in DIR; the members themselves are only read
     #[arg(long, value_name = "DIR")]
     pub overlay: Option<PathBuf>,
@@ -67,9 +69,9 @@ pub struct Started {
 }
 
 impl Choices {
-    fn options(&self, read_only: bool) -> Options {
+    fn options(&self, uuid: Option<[u8; 16]>, read_only: bool) -> Options {
         Options {
-            uuid: self.uuid,
+            uuid,
             degraded: self.degraded,
             read_only,
             overlay: self.overlay.is_some(),
@@ -83,10 +85,10 @@ impl Choices {
         let open = members::options(base_read_only, self.direct);
         // Reading needs no overlay, and none is made for it.
         let overlay = self.overlay.as_deref().filter(|_| !read_only);
-        let devices = members::open(specs, &open, overlay)?;
+        let devices = members::open(specs, &open, overlay).map_err(members::hint_read_only)?;
         let assembly = self.decide(&members::examine(&devices), read_only)?;
         self.check_raid0(&assembly, &devices)?;
-        tell(&assembly);
+        tell(&assembly, read_only);
         let options =
             StartOptions { read_only, raid0_layout: self.raid0_layout, ..StartOptions::default() };
         let bitmap = make::bitmap(&assembly, &devices);
@@ -98,18 +100,22 @@ impl Choices {
         Ok(Started { array, assembly, bitmap })
     }
 
-    /// The same decision without starting anything; members may be in use.
-    pub fn rehearse(&self, specs: &[String], read_only: bool) -> Result<Assembly> {
-        let devices = members::open(specs, &OpenOptions::looking(), None)?;
-        let assembly = self.decide(&members::examine(&devices), read_only)?;
-        self.check_raid0(&assembly, &devices)?;
+    /// The same decision without starting anything.
+    pub fn rehearse(
+        &self,
+        candidates: &[Candidate],
+        devices: &[Shared],
+        read_only: bool,
+    ) -> Result<Assembly> {
+        let assembly = self.decide(candidates, read_only)?;
+        self.check_raid0(&assembly, devices)?;
         Ok(assembly)
     }
 
     fn decide(&self, candidates: &[Candidate], read_only: bool) -> Result<Assembly> {
-        let options = self.options(read_only);
+        let options = self.options(self.array.of(candidates)?, read_only);
         let assembly = assembly::decide(candidates, &options)
-            .map_err(|error| self.with_stale(candidates, error))?;
+            .map_err(|error| self.with_stale(candidates, &options, error))?;
         if assembly.forced.is_empty() || read_only || self.overlay.is_some() {
             return Ok(assembly);
         }
@@ -128,11 +134,11 @@ impl Choices {
     }
 
     /// A dead array that stale members would bring back: says which data would be theirs.
-    fn with_stale(&self, candidates: &[Candidate], error: Error) -> Error {
+    fn with_stale(&self, candidates: &[Candidate], options: &Options, error: Error) -> Error {
         if error.kind != ErrorKind::Dead || self.force {
             return error;
         }
-        let forced = Options { force: true, read_only: true, degraded: true, ..self.options(true) };
+        let forced = Options { force: true, read_only: true, degraded: true, ..options.clone() };
         match assembly::decide(candidates, &forced) {
             Ok(assembly) if !assembly.forced.is_empty() => {
                 let text = format!("{error}{}", from_stale(&assembly));
@@ -174,11 +180,28 @@ pub fn lens(assembly: &Assembly) -> Vec<Sectors> {
     seats.map(|seat| seat.as_ref().map_or(Sectors::ZERO, |seat| seat.member.data_len)).collect()
 }
 
-/// Warnings, and who was left out.
-fn tell(assembly: &Assembly) {
+/// Warnings, who was left out, and what has to be done.
+fn tell(assembly: &Assembly, read_only: bool) {
     let left = assembly.verdicts.iter().filter(|v| !matches!(v.fate, Fate::In(_)));
     left.for_each(|verdict| out::note(&verdict.to_string()));
     assembly.warnings.iter().for_each(|warning| out::note(warning));
+    if let Some(from) = assembly.array.resync.filter(|_| assembly.array.has_redundancy()) {
+        out::note(&resync(&assembly.array, from, read_only || assembly.read_only));
+    }
+}
+
+/// What an array that is dirty needs.
+fn resync(array: &ArrayRecord, from: Sectors, read_only: bool) -> String {
+    let done = from.min(array.component);
+    let of = match done.is_empty() {
+        true => String::new(),
+        false => format!(" from byte {} of each on", done.bytes()),
+    };
+    let how = match read_only {
+        true => "which is not done while it is read-only",
+        false => "which is done while it is in use; `status` shows how far it is",
+    };
+    format!("the array is dirty: its members need a resync{of}, {how}")
 }
 
 /// Which array data only stale members have.

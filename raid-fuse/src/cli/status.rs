@@ -1,11 +1,13 @@
 //! `status`: how an array does, from its mount or from its superblocks.
 
-use super::start::parse_uuid;
+use super::choice::Choice;
 use super::{members, mount, out};
 use crate::report::{Health, Report, detail, make};
+use crate::{mountpoint, rundir};
 use raid_core::device::OpenOptions;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::{Options, assemble};
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,24 +19,30 @@ use super::exit::{DEAD, DEGRADED, UNKNOWN};
 Exit codes: 0 all members there, 1 degraded, 2 too few members to serve the data,
 4 (or another) it could not be found out.
 
+Without arguments it tells of every array this user has mounted, a line each; the exit code is
+then that of the worst.
+
 Examples:
+  raid-fuse status
   raid-fuse status /mnt/a
   raid-fuse status --json /mnt/a
   raid-fuse status d0.img d1.img d2.img d3.img    (not mounted: from the superblocks)")]
 pub struct Args {
-    /// A mount point, or all members of an array
-    #[arg(required = true, value_name = "MOUNTPOINT|MEMBER")]
+    /// A mount point, or all members of an array [default: all mounts of this user]
+    #[arg(value_name = "MOUNTPOINT|MEMBER")]
     paths: Vec<String>,
     /// For programs: stable keys, sizes in bytes, nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Only members of this array
-    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
-    uuid: Option<[u8; 16]>,
+    #[command(flatten)]
+    array: Choice,
 }
 
 /// Prints the report; the exit code says how the array does.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.paths.is_empty() {
+        return all(args.json);
+    }
     let report = match report(args) {
         Ok(report) => report,
         Err(error) => return Ok(unknown(&error)),
@@ -43,11 +51,57 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => out::print(&report.json())?,
         false => out::print(&detail::text(&report, &args.paths.join(" ")))?,
     }
-    Ok(match report.health {
-        Health::Ok => ExitCode::SUCCESS,
-        Health::Degraded => ExitCode::from(DEGRADED),
-        Health::Dead => ExitCode::from(DEAD),
-    })
+    Ok(ExitCode::from(code(report.health)))
+}
+
+fn code(health: Health) -> u8 {
+    match health {
+        Health::Ok => 0,
+        Health::Degraded => DEGRADED,
+        Health::Dead => DEAD,
+    }
+}
+
+/// Every mount of this user, the worst of them in the exit code.
+fn all(json: bool) -> Result<ExitCode> {
+    let mut worst = 0;
+    let (mut lines, mut reports) = (String::new(), Vec::new());
+    for record in rundir::list() {
+        let shown = record.mountpoint.display();
+        match mount::read(&record.mountpoint) {
+            Ok(report) => {
+                worst = worst.max(code(report.health));
+                lines.push_str(&format!("{shown}: {}{}\n", report.headline(), resync(&report)));
+                reports.push(json!({ "mountpoint": record.mountpoint, "report": report }));
+            }
+            Err(error) => {
+                worst = worst.max(UNKNOWN);
+                match mountpoint::is_mounted_for(record.pid, &record.mountpoint) {
+                    true => out::note(&format!(
+                        "{shown} cannot be looked at from here: {error} (its daemon, pid {}, may \
+                         be in another mount namespace)",
+                        record.pid
+                    )),
+                    false => out::note(&error.to_string()),
+                }
+            }
+        }
+    }
+    if reports.is_empty() && worst == 0 {
+        lines = "no array is mounted by this user; for one that is not mounted give its members\n"
+            .into();
+    }
+    match json {
+        true => out::json(&json!({ "mounts": reports }))?,
+        false => out::print(&lines)?,
+    }
+    Ok(ExitCode::from(worst))
+}
+
+/// `, resync 12%`.
+fn resync(report: &Report) -> String {
+    let job = report.resync.as_ref();
+    job.map_or(String::new(), |job| format!(", {} {}%", job.action, job.percent()))
 }
 
 /// A failure must not look like a degraded array.
@@ -72,8 +126,8 @@ fn report(args: &Args) -> Result<Report> {
 fn offline(args: &Args) -> Result<Report> {
     let devices = members::open(&args.paths, &OpenOptions::looking(), None)?;
     let candidates = members::examine(&devices);
-    let options =
-        Options { uuid: args.uuid, degraded: true, read_only: true, ..Options::default() };
+    let uuid = args.array.of(&candidates)?;
+    let options = Options { uuid, degraded: true, read_only: true, ..Options::default() };
     let assembly = assemble(&candidates, &options, &|_, _| true)?;
     Ok(make::offline(&assembly, &devices))
 }

@@ -16,6 +16,9 @@ const SETS_SHOWN: usize = 200;
 /// Most members whose pairs are counted without being asked for.
 const PAIRS_OF_MAX: u16 = 400;
 
+/// Most ways that are counted without being asked for.
+const WAYS_MAX: u64 = 100_000;
+
 /// Columns of the lists.
 const WIDTH: usize = 96;
 
@@ -30,14 +33,14 @@ Examples:
   raid-fuse survives -l6 -n8 --failures 3
   raid-fuse survives -l10 -n4 --missing 0,1   what is lost")]
 pub struct Args {
-    /// How many members are lost [default: 1, then 2]
+    /// How many members are lost [default: 1, 2 ... until one more than any loss survived]
     #[arg(short = 'k', long, value_name = "K")]
     failures: Option<u16>,
 
     /// Say what is lost without these slots
     #[arg(
         long,
-        visible_alias = "failed",
+        visible_aliases = ["failed", "lost"],
         value_name = "SLOTS",
         value_delimiter = ',',
         conflicts_with = "failures"
@@ -106,7 +109,7 @@ fn counts(args: &Args, geometry: &Geometry) -> Result<Vec<Count>> {
         }
         Some(failures) => failures..=failures,
         None if slots > PAIRS_OF_MAX => 1..=1,
-        None => 1..=slots.min(2),
+        None => 1..=counted_until(geometry),
     };
     let count = |failures| {
         let sets = surviving_sets(&*geometry.layout, failures)?;
@@ -115,6 +118,21 @@ fn counts(args: &Args, geometry: &Geometry) -> Result<Vec<Count>> {
         Ok(Count { failures, slots, live: only(live), dead: only(dead) })
     };
     failures.map(count).collect()
+}
+
+/// Two, or the first number of losses that some array of this geometry does not survive; fewer
+/// where there are too many ways to lose so many.
+fn counted_until(geometry: &Geometry) -> u16 {
+    let shape = geometry.layout.shape();
+    let wanted = shape.tolerance.saturating_add(1).max(2).min(shape.slots);
+    let listable = |&count: &u16| combinations(shape.slots, count) <= WAYS_MAX;
+    (2..=wanted).take_while(listable).last().unwrap_or(1)
+}
+
+/// Ways to lose `count` of `slots` members, as far as they matter here.
+fn combinations(slots: u16, count: u16) -> u64 {
+    (0..u64::from(count))
+        .fold(1u64, |ways, k| ways.saturating_mul(u64::from(slots).saturating_sub(k)) / (k + 1))
 }
 
 fn hazard(geometry: &Geometry) -> Option<String> {

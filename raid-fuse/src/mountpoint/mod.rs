@@ -39,6 +39,12 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
     Ok(std::fs::canonicalize(parent).map_err(fail)?.join(name))
 }
 
+/// True if process `pid` sees a mount of ours on `path`: it may be in another mount namespace.
+pub fn is_mounted_for(pid: u32, path: &Path) -> bool {
+    let text = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    table::parse(&text).iter().any(|entry| entry.is_ours() && entry.mountpoint == path)
+}
+
 /// How often, and how long apart, a mount without a living daemon is asked whether it is dead.
 const DEATH_TRIES: u32 = 40;
 const DEATH_PAUSE: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! An array for people, in the words and the order of `mdadm --detail`.
 
 use super::{Member, Report};
-use crate::cli::size;
+use crate::cli::amount;
 use raid_core::meta::time;
 use raid_core::units::Sectors;
 use std::fmt::Write;
@@ -23,9 +23,10 @@ pub fn text(report: &Report, what: &str) -> String {
     identity(report, &mut line);
     text.push_str("\n    Number   RaidDevice State\n");
     report.members.iter().for_each(|member| text.push_str(&row(member)));
-    for warning in &report.warnings {
-        text.push_str(&format!("\n  note: {warning}\n"));
+    if !report.warnings.is_empty() {
+        text.push('\n');
     }
+    report.warnings.iter().for_each(|warning| text.push_str(&format!("  note: {warning}\n")));
     text
 }
 
@@ -54,15 +55,15 @@ fn state(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     let waits = |member: &&Member| member.slot.is_none() && member.state != "faulty";
     let spares = report.members.iter().filter(waits).count();
     line("Spare Devices", &spares.to_string());
-    if let Some(job) = report.resync.as_ref().filter(|job| job.running) {
-        let percent = job.done_bytes * 100 / job.total_bytes.max(1);
+    if let Some(job) = &report.resync {
         let label = match job.action.as_str() {
             "recovery" => "Rebuild Status",
             "check" => "Check Status",
             "repair" => "Repair Status",
             _ => "Resync Status",
         };
-        line(label, &format!("{percent}% complete"));
+        let pending = if job.running { "" } else { ", waiting to go on" };
+        line(label, &format!("{}% complete{pending}", job.percent()));
     }
     if matches!(report.last_sync_action.as_str(), "check" | "repair") {
         line("Mismatches", &format!("{} sectors", report.mismatch_cnt));
@@ -75,7 +76,7 @@ fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     }
     let label = if report.level_number == -1 { "Rounding" } else { "Chunk Size" };
     if report.chunk_bytes > 0 {
-        line(label, &size::exact(Sectors::floor_bytes(report.chunk_bytes)));
+        line(label, &amount::exact(Sectors::floor_bytes(report.chunk_bytes)));
     }
     if (1..=10).contains(&report.level_number) {
         let policy = if report.bitmap.is_some() { "bitmap" } else { "resync" };
@@ -103,5 +104,5 @@ fn row(member: &Member) -> String {
 
 /// `14336 (14.0 MiB (14.7 MB))`, in KiB first, as mdadm.
 fn kib(bytes: u64) -> String {
-    format!("{} ({})", bytes >> 10, size::human(bytes).replace(" (", " ").replace(')', ""))
+    format!("{} ({})", bytes >> 10, amount::human(bytes).replace(" (", " ").replace(')', ""))
 }

@@ -129,9 +129,7 @@ pub fn offline(assembly: &Assembly, devices: &[device::Shared]) -> Report {
         total_bytes: assembly.array.component.bytes(),
         speed_bytes: 0,
     });
-    report.warnings.clone_from(&assembly.warnings);
-    let left_out = assembly.verdicts.iter().filter(|verdict| verdict.fate == Fate::Out);
-    report.warnings.extend(left_out.map(ToString::to_string));
+    report.warnings = warnings(assembly);
     report.state = words(&report, assembly.dirty, rebuilding);
     report
 }
@@ -145,6 +143,12 @@ pub fn bitmap(assembly: &Assembly, devices: &[device::Shared]) -> Option<Bitmap>
     };
     let bitmap = assembly.seats.iter().flatten().find_map(read)?;
     Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits(), set: 0 })
+}
+
+/// What was found when the array was put together, devices that were left out among it.
+pub fn warnings(assembly: &Assembly) -> Vec<String> {
+    let left_out = assembly.verdicts.iter().filter(|verdict| verdict.fate == Fate::Out);
+    assembly.warnings.iter().cloned().chain(left_out.map(ToString::to_string)).collect()
 }
 
 const REBUILDING: &str = "spare rebuilding";

@@ -134,11 +134,19 @@ pub struct Resync {
     pub speed_bytes: u64,
 }
 
+impl Resync {
+    /// How much is done, in percent.
+    pub fn percent(&self) -> u64 {
+        let total = self.total_bytes.max(1);
+        (u128::from(self.done_bytes.min(total)) * 100 / u128::from(total)) as u64
+    }
+}
+
 impl Report {
     /// `raid5, 3 of 4 members, 192.0 MiB (201.3 MB)`.
     pub fn headline(&self) -> String {
         let size = match self.size_bytes {
-            Some(bytes) => crate::cli::size::human(bytes),
+            Some(bytes) => crate::cli::amount::human(bytes),
             None => "size unknown".into(),
         };
         let extra = match (self.health, self.read_only) {

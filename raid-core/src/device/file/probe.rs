@@ -53,7 +53,7 @@ pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, F
     if options.lock {
         lock(path, &file, &meta, options.read_only)?;
     }
-    let bytes = file.seek(SeekFrom::End(0)).map_err(|e| Error::io(path.display(), e))?;
+    let bytes = file.seek(SeekFrom::End(0)).map_err(|_| no_length(path))?;
     let sectors = Sectors::floor_bytes(bytes);
     if sectors.is_empty() {
         return Err(Error::invalid(format!(
@@ -63,6 +63,12 @@ pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, F
     }
     let block_device = meta.file_type().is_block_device();
     Ok((file, Found { sectors, identity: identity(&meta), block_device }))
+}
+
+/// Some files of /proc and /sys look like regular ones.
+fn no_length(path: &Path) -> Error {
+    let name = path.display();
+    Error::invalid(format!("{name}: has no length; a member is a file of bytes or a block device"))
 }
 
 /// Opens the same file again, through the page cache and without a lock of its own.

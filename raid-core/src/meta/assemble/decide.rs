@@ -3,10 +3,10 @@
 use super::gather::{Entry, Verdicts, gather};
 use super::{Assembly, Candidate, Fate, Options, Refusal, Seat, SeatState, rank, words};
 use crate::error::ErrorKind;
+use crate::meta::examine;
 use crate::meta::md1::features;
 use crate::meta::md1::packet::Packet;
 use crate::meta::record::{ArrayRecord, DeviceRole};
-use crate::meta::uuid;
 use crate::units::{Sectors, Slot, SlotSet};
 
 /// Decides which `candidates` serve the array, or refuses with the reasons.
@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
                 true => "",
                 false => "; to read it all the same, say --force --read-only",
             };
-            let reason = format!("array {} cannot be started: {why}{advice}", self.name());
+            let reason = format!("{} cannot be started: {why}{advice}", self.title());
             return Err(self.refuse(ErrorKind::Metadata, reason));
         }
         self.warnings.push(format!("forced to read an array although {why}"));
@@ -222,9 +222,9 @@ impl<'a> Table<'a> {
             false => "; stale members are there: look at them with --force --read-only",
         };
         let reason = format!(
-            "array {} cannot be served: complete members for {complete} of {} slots were found, \
+            "{} cannot be served: complete members for {complete} of {} slots were found, \
              {} had none{stale}",
-            self.name(),
+            self.title(),
             self.seats.len(),
             words::slots(&incomplete)
         );
@@ -242,8 +242,8 @@ impl<'a> Table<'a> {
             false => "",
         };
         let state = format!(
-            "array {} has {} slots, but {} had no usable member{before}",
-            self.name(),
+            "{} has {} slots, but {} had no usable member{before}",
+            self.title(),
             self.seats.len(),
             words::slots(&missing)
         );
@@ -278,9 +278,9 @@ impl<'a> Table<'a> {
             return Ok(());
         }
         let reason = format!(
-            "array {} is dirty and degraded: {risk}; read it with --read-only, give the missing \
+            "{} is dirty and degraded: {risk}; read it with --read-only, give the missing \
              members, or accept the risk with --force",
-            self.name()
+            self.title()
         );
         Err(self.refuse(ErrorKind::Refused, reason))
     }
@@ -363,10 +363,11 @@ impl<'a> Table<'a> {
         slots.map(|(slot, _)| Slot(slot as u16)).collect()
     }
 
-    fn name(&self) -> String {
+    /// `array "home"`; where it has no name, `the raid5 array`: the members are named beside it.
+    fn title(&self) -> String {
         match self.array().name.is_empty() {
-            true => uuid::to_text(&self.array().uuid),
-            false => String::from_utf8_lossy(&self.array().name).into_owned(),
+            true => format!("the {} array", examine::level_name(self.array().level)),
+            false => format!("array {:?}", String::from_utf8_lossy(&self.array().name)),
         }
     }
 }

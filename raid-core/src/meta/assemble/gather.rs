@@ -1,10 +1,10 @@
 //! From candidates to the members of one array: readable superblocks, grouped by array id.
 
-use super::{Candidate, Fate, Options, Refusal, Verdict};
+use super::group::{Group, groups, sound};
+use super::{Candidate, Fate, Options, Refusal, Verdict, words};
 use crate::error::ErrorKind;
 use crate::meta::record::DeviceRole;
-use crate::meta::{Found, Identity, Sighting, uuid};
-use std::collections::BTreeMap;
+use crate::meta::{Found, Sighting, examine, uuid};
 
 /// A candidate with the one superblock that counts.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,12 @@ impl Verdicts {
         self.0[index].why = why.into();
     }
 
+    /// Forgets those about whom `wanted` says no.
+    pub fn keep(&mut self, wanted: impl Fn(usize) -> bool) {
+        let mut index = 0..;
+        self.0.retain(|_| wanted(index.next().expect("the range has no end")));
+    }
+
     /// Ends in a refusal.
     pub fn refuse(self, kind: ErrorKind, reason: impl Into<String>) -> Refusal {
         Refusal { kind, reason: reason.into(), verdicts: self.0 }
@@ -81,10 +87,16 @@ pub fn gather<'a>(
     let Some(uuid) = chosen(candidates, options, &mut verdicts) else {
         return Err(unchosen(candidates, options, verdicts));
     };
+    let groups = groups(candidates);
     let mut entries: Vec<Entry<'a>> = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
-        match superblock_of(candidate, &uuid) {
-            Ok(found) => entries.push(Entry { index, name: &candidate.name, found }),
+        match superblock_of(candidate, &groups, &uuid) {
+            Ok(found) => {
+                // Stays where the array is refused before anything is decided about members.
+                let (events, time) = (found.array.events, words::time(&found.array));
+                verdicts.set(index, Fate::Out, format!("{events} events, last updated {time}"));
+                entries.push(Entry { index, name: &candidate.name, found });
+            }
             Err(why) => verdicts.set(index, Fate::Out, why),
         }
     }
@@ -104,51 +116,31 @@ fn chosen(
     let groups = groups(candidates);
     for (index, candidate) in candidates.iter().enumerate() {
         let why = match sound(candidate).next() {
-            Some(identity) => format!("a member of array {}", uuid::to_text(&identity.uuid)),
-            None => superblock_of(candidate, &[0; 16]).err().unwrap_or_default(),
+            Some(identity) => stranger(&groups, &identity.uuid),
+            None => superblock_of(candidate, &groups, &[0; 16]).err().unwrap_or_default(),
         };
         verdicts.set(index, Fate::Out, why);
     }
-    match options.uuid {
-        Some(uuid) => groups.contains_key(&uuid).then_some(uuid),
-        None if groups.len() == 1 => groups.into_keys().next(),
-        None => None,
+    match (options.uuid, groups.as_slice()) {
+        (Some(uuid), groups) => groups.iter().any(|group| group.uuid == uuid).then_some(uuid),
+        (None, [only]) => Some(only.uuid),
+        (None, _) => None,
     }
-}
-
-fn sound(candidate: &Candidate) -> impl Iterator<Item = Identity> + '_ {
-    candidate.sightings.iter().map(Sighting::identity).filter(|identity| identity.is_sound)
-}
-
-/// The candidates by array id, from superblocks whose checksum is right.
-fn groups(candidates: &[Candidate]) -> BTreeMap<[u8; 16], Vec<(&str, Identity)>> {
-    let mut groups: BTreeMap<[u8; 16], Vec<(&str, Identity)>> = BTreeMap::new();
-    for candidate in candidates {
-        for identity in sound(candidate) {
-            groups.entry(identity.uuid).or_default().push((&candidate.name, identity));
-        }
-    }
-    groups
 }
 
 /// No array was meant clearly: none is there, or several.
-fn unchosen(candidates: &[Candidate], options: &Options, verdicts: Verdicts) -> Refusal {
+fn unchosen(candidates: &[Candidate], options: &Options, mut verdicts: Verdicts) -> Refusal {
     let groups = groups(candidates);
-    let list: String = groups
-        .iter()
-        .map(|(uuid, members)| {
-            let (_, identity) = &members[0];
-            let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
-            format!(
-                "\n  --uuid {}  level {}, name {:?}, {} events: {}",
-                uuid::to_text(uuid),
-                identity.level,
-                String::from_utf8_lossy(&identity.name),
-                identity.events,
-                names.join(", ")
-            )
-        })
-        .collect();
+    // Who belongs to an array is told with it.
+    verdicts.keep(|index| !groups.iter().any(|group| group.members.contains(&index)));
+    let line = |group: &Group| {
+        let names: Vec<&str> =
+            group.members.iter().map(|&index| candidates[index].name.as_str()).collect();
+        let (id, level) = (uuid::to_text(&group.uuid), examine::level_name(group.level));
+        let name = String::from_utf8_lossy(&group.name);
+        format!("\n  --uuid {id}  {level}, name {name:?}: {}", names.join(", "))
+    };
+    let list: String = groups.iter().map(line).collect();
     match (&options.uuid, groups.len()) {
         (_, 0) => verdicts.refuse(
             ErrorKind::Metadata,
@@ -165,8 +157,20 @@ fn unchosen(candidates: &[Candidate], options: &Options, verdicts: Verdicts) -> 
     }
 }
 
+/// `a member of another array, raid1 "bob"`.
+fn stranger(groups: &[Group], uuid: &[u8; 16]) -> String {
+    match groups.iter().find(|group| group.uuid == *uuid) {
+        Some(group) => format!("a member of another array, {}", group.title()),
+        None => format!("a member of another array, {}", uuid::to_text(uuid)),
+    }
+}
+
 /// The candidate's superblock of array `uuid`, or in words why there is none.
-fn superblock_of<'a>(candidate: &'a Candidate, uuid: &[u8; 16]) -> Result<&'a Found, String> {
+fn superblock_of<'a>(
+    candidate: &'a Candidate,
+    groups: &[Group],
+    uuid: &[u8; 16],
+) -> Result<&'a Found, String> {
     let mut others = Vec::new();
     let mut found: Option<(&Found, &Sighting)> = None;
     for sighting in &candidate.sightings {
@@ -180,7 +184,7 @@ fn superblock_of<'a>(candidate: &'a Candidate, uuid: &[u8; 16]) -> Result<&'a Fo
                 ));
             }
             (Ok(record), _) => {
-                others.push(format!("a member of array {}", uuid::to_text(&record.array.uuid)));
+                others.push(stranger(groups, &record.array.uuid));
             }
             (Err(error), _) => others.push(format!(
                 "its {} superblock at sector {} cannot be used: {error}",

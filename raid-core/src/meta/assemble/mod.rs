@@ -16,12 +16,15 @@
 
 mod decide;
 mod gather;
+mod group;
 mod rank;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub use decide::assemble;
+pub use group::{Group, groups};
+pub use rank::halves;
 
 use super::record::{ArrayRecord, MemberRecord};
 use super::{Format, Sighting};

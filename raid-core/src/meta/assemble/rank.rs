@@ -1,7 +1,7 @@
 //! Who is fresh, who is stale, who went its own way.
 
-use super::gather::{Entry, Verdicts};
-use super::{Fate, Refusal, words};
+use super::gather::{Entry, Verdicts, gather};
+use super::{Candidate, Fate, Options, Refusal, words};
 use crate::error::ErrorKind;
 use crate::meta::record::{ArrayRecord, DeviceRole};
 use crate::meta::uuid;
@@ -66,29 +66,49 @@ pub fn freshest<'a, 'b>(
     }
 }
 
-/// Split brain: two members that call each other failed have both run without the other.
-fn split(active: &[&Entry<'_>]) -> Option<String> {
-    for (k, a) in active.iter().enumerate() {
-        let foe = |b: &&&Entry<'_>| a.calls_failed(b) && b.calls_failed(a);
-        let Some(b) = active[k + 1..].iter().find(foe) else { continue };
-        let half = |of: &Entry<'_>| {
-            let friends = active.iter().filter(|e| e.index == of.index || !of.calls_failed(e));
-            friends.map(|e| e.name).collect::<Vec<&str>>().join(" ")
-        };
-        let side = |e: &Entry<'_>| {
-            format!("{} ({} events, updated {})", e.name, e.events(), words::time(&e.found.array))
-        };
-        return Some(format!(
-            "each member says the other is faulty: {} and {} were both used without the other, \
-             and their data differ. Look at either half by itself with --degraded --read-only: \
-             {}, or {}",
-            side(a),
-            side(b),
-            half(a),
-            half(b)
-        ));
-    }
-    None
+/// The two sides of a split array (see [`split`]), as indices into the candidates; none where
+/// the members of array `uuid` agree on who is active.
+pub fn halves(candidates: &[Candidate], uuid: [u8; 16]) -> Option<[Vec<usize>; 2]> {
+    let options = Options { uuid: Some(uuid), ..Options::default() };
+    let (entries, _) = gather(candidates, &options, Verdicts::new(candidates)).ok()?;
+    let is_active = |e: &&Entry<'_>| matches!(e.own_role(), DeviceRole::Active(_));
+    let active: Vec<&Entry<'_>> = entries.iter().filter(is_active).collect();
+    let foes = foes(&active)?;
+    Some(foes.map(|foe| friends(&active, foe).map(|e| e.index).collect()))
+}
+
+/// Two members that call each other failed: both have run without the other.
+fn foes<'b, 'a>(active: &[&'b Entry<'a>]) -> Option<[&'b Entry<'a>; 2]> {
+    active.iter().enumerate().find_map(|(k, a)| {
+        let b = active[k + 1..].iter().find(|b| a.calls_failed(b) && b.calls_failed(a))?;
+        Some([*a, *b])
+    })
+}
+
+/// Those that `of` counts as active, and itself.
+fn friends<'b, 'a>(
+    active: &[&'b Entry<'a>],
+    of: &'b Entry<'a>,
+) -> impl Iterator<Item = &'b Entry<'a>> {
+    active.iter().copied().filter(move |e| e.index == of.index || !of.calls_failed(e))
+}
+
+/// Split brain, in words.
+fn split<'b, 'a>(active: &[&'b Entry<'a>]) -> Option<String> {
+    let [a, b] = foes(active)?;
+    let half = |of| friends(active, of).map(|e| e.name).collect::<Vec<&str>>().join(" ");
+    let side = |e: &Entry<'_>| {
+        format!("{} ({} events, updated {})", e.name, e.events(), words::time(&e.found.array))
+    };
+    Some(format!(
+        "each member says the other is faulty: {} and {} were both used without the other, \
+         and their data may differ. Look at either half by itself with --degraded --read-only: \
+         {}, or {}; `raid-fuse assemble --explain --diff` shows where they differ",
+        side(a),
+        side(b),
+        half(a),
+        half(b)
+    ))
 }
 
 /// Sorts out who differs from the freshest in what all must agree on: a stale one is left

@@ -329,8 +329,8 @@ fn members_of_two_arrays_are_listed_with_how_to_choose() {
     candidates.extend(two.candidates(&[]));
     let refusal = run(&candidates, "").unwrap_err();
     assert_eq!(refusal.kind, ErrorKind::Refused);
-    assert!(refusal.reason.contains("--uuid 07070707:07070707:07070707:07070707  level 1"));
-    assert!(refusal.reason.contains("--uuid 09090909:09090909:09090909:09090909  level 5"));
+    assert!(refusal.reason.contains("--uuid 07070707:07070707:07070707:07070707  raid1"));
+    assert!(refusal.reason.contains("--uuid 09090909:09090909:09090909:09090909  raid5"));
     let options = Options { uuid: Some([9; 16]), ..Options::default() };
     assert_eq!(line(assemble(&candidates, &options, &survives)), "[UUU]");
     let options = Options { uuid: Some([8; 16]), ..Options::default() };

@@ -5,7 +5,7 @@ use crate::meta::record::ArrayRecord;
 use crate::meta::sizes::Copies;
 use crate::units::Sectors;
 
-/// An account that balances: given + missing = usable + redundancy + metadata + rounding.
+/// An account that balances: given + missing = usable + redundancy + metadata + rounding + unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Breakdown {
     /// All sectors of all members that are there.
@@ -18,8 +18,11 @@ pub struct Breakdown {
     pub redundancy: Sectors,
     /// Superblocks, logs, bitmaps and the room before or behind the data.
     pub metadata: Sectors,
-    /// Lost to rounding and to members larger than the smallest.
+    /// Lost to rounding.
     pub rounding: Sectors,
+    /// Room of members that are larger than the smallest, or than the size asked for: the array
+    /// uses as much of each.
+    pub unused: Sectors,
 }
 
 impl Breakdown {
@@ -38,6 +41,7 @@ impl Breakdown {
         // more than the room that was reckoned with.
         let used = size + redundancy;
         let metadata = given - room;
+        let unused = unused(request, array, rooms);
         let beyond = used.checked_sub(room + missing).unwrap_or_default();
         Breakdown {
             given,
@@ -45,9 +49,21 @@ impl Breakdown {
             usable: size,
             redundancy,
             metadata: metadata - beyond,
-            rounding: (room + missing + beyond) - used,
+            rounding: (room + missing + beyond) - used - unused,
+            unused,
         }
     }
+}
+
+/// What members have beyond the smallest one or the size asked for; nothing where each is used
+/// whole.
+fn unused(request: &Request, array: &ArrayRecord, rooms: &[Option<Sectors>]) -> Sectors {
+    if array.component.is_empty() {
+        return Sectors::ZERO;
+    }
+    let smallest = rooms.iter().flatten().copied().min().unwrap_or_default();
+    let used = request.size.map_or(smallest, |_| array.component);
+    rooms.iter().flatten().map(|room| room.checked_sub(used).unwrap_or_default()).sum()
 }
 
 /// Sectors of parity and further copies.

@@ -123,6 +123,19 @@ pub struct PlannedMember {
     pub superblock: (Sectors, Vec<u8>),
 }
 
+/// Refuses a device of `sectors` that is too small to be a member of what `request` asks for: by
+/// itself, so that the caller can say which one it is.
+pub fn check_room(request: &Request, sectors: Sectors) -> Result<()> {
+    let chunk = chunk(request)?;
+    let data_at = place::data_at(request, chunk)?;
+    let room = place::room(request.format, sectors, data_at)?;
+    let unit = unit(chunk);
+    match room >= unit {
+        true => Ok(()),
+        false => Err(too_small(unit)),
+    }
+}
+
 /// Plans the array `request` asks for.
 pub fn create(request: &Request) -> Result<Creation> {
     let chunk = chunk(request)?;
@@ -293,7 +306,7 @@ fn array_record(
 /// Sectors used of each member, in whole KiB and whole chunks; zero for RAID 0 and linear.
 fn component(request: &Request, chunk: Sectors, rooms: &[Option<Sectors>]) -> Result<Sectors> {
     let smallest = rooms.iter().flatten().min().copied().unwrap_or_default();
-    let unit = if chunk.is_empty() { Sectors(2) } else { chunk };
+    let unit = unit(chunk);
     if matches!(request.level, -1 | 0) {
         return match (request.size, smallest >= unit) {
             (Some(_), _) => {
@@ -318,10 +331,15 @@ fn component(request: &Request, chunk: Sectors, rooms: &[Option<Sectors>]) -> Re
     if component.is_empty() { Err(too_small(unit)) } else { Ok(component) }
 }
 
+/// The least that a member gives: a chunk, or 1 KiB where there is none.
+fn unit(chunk: Sectors) -> Sectors {
+    if chunk.is_empty() { Sectors(2) } else { chunk }
+}
+
 fn too_small(unit: Sectors) -> Error {
     Error::invalid(format!(
-        "a member is too small: after metadata less than {} bytes are left; \
-         give larger members or a smaller --chunk",
+        "the member is too small: after metadata less than {} bytes are left; \
+         give a larger one or a smaller --chunk",
         unit.bytes()
     ))
 }

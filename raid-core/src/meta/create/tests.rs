@@ -99,9 +99,10 @@ fn the_account_balances_for_every_plan() {
     let mut count = 0;
     for (line, _) in lines() {
         let Ok(creation) = create(&request(line)) else { continue };
-        let Breakdown { given, missing, usable, redundancy, metadata, rounding } =
+        let Breakdown { given, missing, usable, redundancy, metadata, rounding, unused } =
             creation.breakdown;
-        assert_eq!(given + missing, usable + redundancy + metadata + rounding, "{line}");
+        let parts = usable + redundancy + metadata + rounding + unused;
+        assert_eq!(given + missing, parts, "{line}");
         assert_eq!(usable, creation.size);
         count += 1;
     }

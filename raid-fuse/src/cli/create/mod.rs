@@ -1,13 +1,16 @@
 //! `create`: a new array, planned whole and checked before the first byte is written.
 
 use super::start::parse_uuid;
-use super::{members, out, size};
+use super::{amount, exit, members, out};
 use clap::builder::NonEmptyStringValueParser;
 use raid_core::assembly::{self, Content};
 use raid_core::device::{OpenOptions, Shared};
 use raid_core::error::{Error, ErrorKind, Result};
-use raid_core::layout::{self, Level};
-use raid_core::meta::create::{Creation, NewBitmap, NewMember, Request, create};
+use raid_core::layout::{self, Level, Params, raid1};
+use raid_core::meta::assemble::Candidate;
+use raid_core::meta::create::{
+    CHUNK_DEFAULT, Creation, NewBitmap, NewMember, Request, check_room, create,
+};
 use raid_core::meta::{self, Format, uuid};
 use raid_core::units::Sectors;
 use std::io::Read;
@@ -20,6 +23,9 @@ pub use text::md as describe;
 
 /// The word for a slot without a member.
 const MISSING: &str = "missing";
+
+/// Chunks of the members a geometry is tried with: each of at most 255 far copies has a row.
+const COMPONENT_CHUNKS: u64 = 1 << 8;
 
 const EXAMPLES: &str = "\
 Options are those of mdadm. Sizes take K, M, G and T (powers of 1024); --chunk, --size and
@@ -46,7 +52,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     raid_devices: u16,
     /// Chunk: 64 or 64K [default: 512K]
-    #[arg(long, short, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, short, value_name = "SIZE", value_parser = amount::kib)]
     chunk: Option<Sectors>,
     /// left-symmetric, ls, ra, ...; RAID 10: n2, f2, o2; RAID 0: original, alternate
     #[arg(long, short = 'p', alias = "parity")]
@@ -58,7 +64,7 @@ pub struct Args {
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     size: Option<Size>,
     /// Where data begin on each member [default: mdadm's choice]
-    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, value_name = "SIZE", value_parser = amount::kib)]
     data_offset: Option<Sectors>,
     /// The array's name, at most 32 bytes
     #[arg(long, short = 'N', default_value = "", hide_default_value = true)]
@@ -82,7 +88,7 @@ pub struct Args {
     #[arg(long, short, default_value = "none", value_parser = parse_bitmap)]
     bitmap: Bitmap,
     /// What one bit of the bitmap stands for [default: 64M, or more for large members]
-    #[arg(long, value_name = "SIZE", value_parser = size::kib)]
+    #[arg(long, value_name = "SIZE", value_parser = amount::kib)]
     bitmap_chunk: Option<Sectors>,
     /// Slots of members to read from only if nothing else has the data
     #[arg(long, short = 'W', value_name = "SLOT", value_delimiter = ',')]
@@ -123,7 +129,7 @@ fn parse_format(text: &str) -> Parsed<&'static Format> {
 fn parse_size(text: &str) -> Parsed<Size> {
     match text {
         "max" => Ok(Size::Max),
-        _ => size::kib(text).map(Size::Exactly),
+        _ => amount::kib(text).map(Size::Exactly),
     }
 }
 
@@ -137,7 +143,9 @@ fn parse_bitmap(text: &str) -> Parsed<Bitmap> {
 
 /// Checks everything, then writes.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    check_words(args)?;
+    if let Err(error) = check_words(args) {
+        return Ok(exit::misuse(&error));
+    }
     let present: Vec<String> =
         args.members.iter().filter(|member| *member != MISSING).cloned().collect();
     let open = match args.dry_run {
@@ -188,7 +196,22 @@ fn check_words(args: &Args) -> Result<()> {
     if args.bitmap_chunk.is_some() && args.bitmap == Bitmap::None {
         return Err(Error::invalid("--bitmap-chunk needs --bitmap=internal"));
     }
-    Ok(())
+    check_geometry(args)
+}
+
+/// Words that no members could make a geometry of, whatever their size.
+fn check_geometry(args: &Args) -> Result<()> {
+    let level = args.level;
+    let layout = (level.parse_layout)(args.layout.as_deref().unwrap_or("default"))?;
+    let chunk = match level.number {
+        -1 | 1 => args.chunk.unwrap_or_default(),
+        _ => args.chunk.unwrap_or(CHUNK_DEFAULT),
+    };
+    // Any chunk divides it, and every count of far copies fits.
+    let component = chunk.max(raid1::UNIT).times(COMPONENT_CHUNKS);
+    let members = vec![component; usize::from(args.raid_devices)];
+    let slots = args.raid_devices;
+    (level.make)(&Params { layout, chunk, slots, component, members }).map(drop)
 }
 
 /// A member that is not there, or an empty file, is made by the user, who knows its size.
@@ -213,7 +236,8 @@ fn check_content(args: &Args, devices: &[Shared]) -> Result<()> {
     for device in devices {
         let content = assembly::content(&**device)?;
         if !content.is_empty() {
-            found.push((device.facts().name.clone(), content));
+            let facts = device.facts();
+            found.push(Found { name: facts.name.clone(), sectors: facts.sectors, content });
         }
     }
     let unknown = devices.iter().find(|device| assembly::holds_data(&***device));
@@ -238,6 +262,10 @@ fn check_content(args: &Args, devices: &[Shared]) -> Result<()> {
 /// The plan, and whether all members are known to hold zeros.
 fn plan(args: &Args, devices: &[Shared]) -> Result<(Creation, bool)> {
     let mut request = request(args, devices)?;
+    for device in devices {
+        let facts = device.facts();
+        check_room(&request, facts.sectors).map_err(|error| error.context(&facts.name))?;
+    }
     // Where the data lie does not depend on what they are.
     request.zeroed = true;
     let hopeful = create(&request)?;
@@ -319,4 +347,20 @@ fn id_text(id: &[u8; 16]) -> String {
     uuid::to_text(id)
 }
 
-type Found = Vec<(String, Content)>;
+/// A member that holds something.
+struct Found {
+    name: String,
+    sectors: Sectors,
+    content: Content,
+}
+
+impl Found {
+    /// What a member of the array that is there would be; looked at once more, as superblocks
+    /// are not copied.
+    fn candidate(&self) -> Candidate {
+        let (name, sectors) = (self.name.clone(), self.sectors);
+        let looked = members::look(&name).and_then(|device| assembly::examine(&*device));
+        // What cannot be read now is no member either.
+        looked.unwrap_or(Candidate { name, sectors, sightings: Vec::new() })
+    }
+}

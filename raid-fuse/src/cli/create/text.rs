@@ -1,9 +1,12 @@
 //! What `create` tells: what was made, or what is in the way.
 
 use super::{Args, Bitmap, Found, MISSING, id_text};
-use crate::cli::{members, size};
-use raid_core::layout::Level;
+use crate::cli::{amount, members};
+use raid_core::assembly;
+use raid_core::error::ErrorKind;
+use raid_core::meta::assemble::{Candidate, Group, Options, groups};
 use raid_core::meta::create::Creation;
+use raid_core::meta::foreign::Foreign;
 use raid_core::meta::{Sighting, examine, time};
 use raid_core::units::Sectors;
 use std::fmt::Write;
@@ -25,19 +28,22 @@ pub fn made(args: &Args, creation: &Creation, zeroed: bool) -> String {
         line("Layout", default(word, args.layout.is_none()));
     }
     if !array.chunk.is_empty() {
-        line("Chunk Size", default(size::exact(array.chunk), args.chunk.is_none()));
+        line("Chunk Size", default(amount::exact(array.chunk), args.chunk.is_none()));
     }
     line("Raid Devices", members_line(args));
     line("Metadata", creation.format.name.into());
     if let Some(first) = creation.members.first() {
-        line("Data Offset", default(size::exact(first.member.data_at), args.data_offset.is_none()));
+        line(
+            "Data Offset",
+            default(amount::exact(first.member.data_at), args.data_offset.is_none()),
+        );
     }
     line(
         "Array Size",
-        format!("{} {}", size::exact(creation.size), size::human(creation.size.bytes())),
+        format!("{} {}", amount::exact(creation.size), amount::human(creation.size.bytes())),
     );
     if !array.component.is_empty() {
-        line("Used Dev Size", size::exact(array.component));
+        line("Used Dev Size", amount::exact(array.component));
     }
     if !array.name.is_empty() {
         line("Name", String::from_utf8_lossy(&array.name).into_owned());
@@ -46,7 +52,7 @@ pub fn made(args: &Args, creation: &Creation, zeroed: bool) -> String {
     line("Creation Time", format!("{} ({})", time::to_text(array.ctime), array.ctime));
     line("Bitmap", bitmap(args, creation));
     line("State", state(args, creation, zeroed));
-    text.push_str(&account(args.level, creation));
+    text.push_str(&account(args, creation));
     for warning in &creation.warnings {
         text.push_str(&format!("note: {warning}\n"));
     }
@@ -93,9 +99,9 @@ fn state(args: &Args, creation: &Creation, zeroed: bool) -> String {
 }
 
 /// Where the given bytes go, in lines that add up.
-fn account(level: &Level, creation: &Creation) -> String {
+fn account(args: &Args, creation: &Creation) -> String {
     let account = &creation.breakdown;
-    let redundancy = if matches!(level.number, 1 | 10) { "copies" } else { "parity" };
+    let redundancy = if matches!(args.level.number, 1 | 10) { "copies" } else { "parity" };
     let total = account.given + account.missing;
     let mut text = format!("Of {} bytes in the members:\n", account.given.bytes());
     let rows = [
@@ -104,17 +110,23 @@ fn account(level: &Level, creation: &Creation) -> String {
         ("metadata", account.metadata),
         ("rounding", account.rounding),
     ];
-    let mut row = |label: &str, sign: &str, sectors: Sectors| {
+    let mut row = |label: &str, sign: &str, sectors: Sectors, why: &str| {
         let bytes = sectors.bytes();
-        let human = size::human(bytes);
+        let human = amount::human(bytes);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{sign}{label:>17} : {bytes:>16} bytes  {human}");
+        let _ = writeln!(text, "{sign}{label:>17} : {bytes:>16} bytes  {human}{why}");
     };
-    rows.iter().for_each(|(label, sectors)| row(label, " ", *sectors));
+    rows.iter().for_each(|(label, sectors)| row(label, " ", *sectors, ""));
+    let why = match (account.unused.is_empty(), args.size) {
+        (true, _) => "",
+        (false, Some(super::Size::Exactly(_))) => ": beyond --size",
+        (false, _) => ": the smallest member decides how much of each is used",
+    };
+    row("unused", " ", account.unused, why);
     if !account.missing.is_empty() {
-        row("on missing", "-", account.missing);
+        row("on missing", "-", account.missing, "");
     }
-    row("sum", "=", total - account.missing);
+    row("sum", "=", total - account.missing, "");
     text
 }
 
@@ -130,39 +142,65 @@ fn next(args: &Args) -> String {
 }
 
 /// Why `create` refuses.
-pub fn in_the_way(found: &Found) -> String {
-    let mut text = String::from("these members are in use already; nothing was written:");
+pub fn in_the_way(found: &[Found]) -> String {
+    let mut text = String::from("members hold something already; nothing was written:");
     list(found, &mut text);
-    let md: Vec<&str> = found
-        .iter()
-        .filter(|(_, content)| !content.md.is_empty())
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if !md.is_empty() {
-        let words = members::quoted(md);
-        text.push_str(&format!(
-            "\n  to use the array that is there: raid-fuse mount {words} MOUNTPOINT"
-        ));
+    let candidates: Vec<Candidate> = found.iter().map(Found::candidate).collect();
+    for group in groups(&candidates) {
+        text.push_str(&format!("\n  {}", instead(&group, &candidates)));
     }
     text.push_str("\n  to overwrite it all: the same command with --force");
     text
 }
 
+/// How to use an array that is there: a command that works, or what is missing for one.
+fn instead(group: &Group, candidates: &[Candidate]) -> String {
+    let names: Vec<&str> = group.members.iter().map(|&i| candidates[i].name.as_str()).collect();
+    let words = members::quoted(names);
+    let options = Options { uuid: Some(group.uuid), ..Options::default() };
+    let (found, decided) = (group.members.len(), assembly::decide(candidates, &options));
+    let what = format!("to use the {} array that is there", group.label());
+    match decided.map_err(|error| error.kind) {
+        Ok(_) => format!("{what}: raid-fuse mount {words} MOUNTPOINT"),
+        Err(ErrorKind::Degraded) => format!(
+            "{what}: give its other members as well, or without them: \
+             raid-fuse mount --degraded {words} MOUNTPOINT"
+        ),
+        Err(ErrorKind::Dead) => format!(
+            "{what}: more of its members are needed than the {found} given here ({words}); \
+             to find them: raid-fuse scan FOLDER"
+        ),
+        Err(_) => format!("{what}: see raid-fuse assemble --explain {words}"),
+    }
+}
+
 /// What `--force` overwrites.
-pub fn overwritten(found: &Found) -> String {
+pub fn overwritten(found: &[Found]) -> String {
     let mut text = String::from("overwriting what was there:");
     list(found, &mut text);
     text
 }
 
-fn list(found: &Found, text: &mut String) {
-    for (name, content) in found {
+fn list(found: &[Found], text: &mut String) {
+    for Found { name, content, .. } in found {
         for sighting in &content.md {
             text.push_str(&format!("\n  {name}: {}", md(sighting)));
         }
         for foreign in &content.foreign {
-            text.push_str(&format!("\n  {name}: {foreign}"));
+            let Foreign { summary, at, .. } = foreign;
+            text.push_str(&format!("\n  {name}: holds {} (at byte {at})", one(summary)));
         }
+    }
+}
+
+/// `an ext4 file system`, as it is said.
+fn one(what: &str) -> String {
+    let spelled = ["MBR", "NTFS", "XFS", "F2FS", "LVM2"].iter().any(|word| what.starts_with(word));
+    let vowel = what.starts_with(|c: char| "aeioAEIO".contains(c));
+    match (what.ends_with("space"), spelled || vowel) {
+        (true, _) => what.to_string(),
+        (false, true) => format!("an {what}"),
+        (false, false) => format!("a {what}"),
     }
 }
 

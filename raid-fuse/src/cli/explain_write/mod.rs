@@ -40,7 +40,7 @@ pub struct Args {
     length: Option<String>,
 
     /// These slots are missing
-    #[arg(long, visible_alias = "missing", value_name = "SLOTS", value_delimiter = ',')]
+    #[arg(long, visible_aliases = ["missing", "lost"], value_name = "SLOTS", value_delimiter = ',')]
     failed: Vec<u16>,
 
     /// Parity is not known to match the data: the array was never synchronised
