@@ -94,7 +94,7 @@ pub fn start(
 }
 
 /// The data the layout will use must lie on the device.
-fn check_room(
+pub(crate) fn check_room(
     array: &crate::meta::record::ArrayRecord,
     device: &dyn device::Device,
     seat: &Seat,

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; for `status`: all members there |
-//! | 1 | failed; for `status`: degraded |
+//! | 1 | failed; for `status`: degraded; for `check`: mismatches |
 //! | 2 | too few members to serve the data |
 //! | 3 | members are missing and `--degraded` was not given |
 //! | 4 | refused: needs `--force` or another name; for `status`: it could not be found out |
@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 /// `status`: fewer members than the array has.
 pub const DEGRADED: u8 = 1;
+/// `check`: not everything agrees or could be read; `repair`: something was left alone.
+pub const MISMATCH: u8 = 1;
 /// Too few members to serve the data.
 pub const DEAD: u8 = 2;
 /// `status`: it could not be found out.

@@ -5,13 +5,18 @@
 
 mod assemble;
 mod bytes;
+mod check;
+mod corrupt;
 mod create;
 mod demo;
+mod erase_superblock;
 mod examine;
 mod exit;
 mod members;
 mod mount;
+mod offline;
 mod out;
+mod repair;
 mod scan;
 pub mod size;
 pub mod start;
@@ -52,6 +57,14 @@ enum Command {
     Scan(scan::Args),
     /// Show which members would serve, and why
     Assemble(assemble::Args),
+    /// Compare the redundancy of an array that is not mounted with its data
+    Check(check::Args),
+    /// Make the redundancy of an array that is not mounted agree
+    Repair(repair::Args),
+    /// Take the md superblocks off devices
+    EraseSuperblock(erase_superblock::Args),
+    /// Destroy data on purpose, to see what notices
+    Corrupt(corrupt::Args),
     /// Serve an array as a file in a directory
     Mount(mount::Args),
     /// Tell how an array does
@@ -94,6 +107,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Unmount(args) => unmount::run(&args),
         Command::Scan(args) => scan::run(&args),
         Command::Assemble(args) => assemble::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Repair(args) => repair::run(&args),
+        Command::EraseSuperblock(args) => erase_superblock::run(&args),
+        Command::Corrupt(args) => corrupt::run(&args),
         Command::Cat(args) => bytes::cat(&args),
         Command::Write(args) => bytes::write(&args),
         Command::Demo(args) => demo::run(&args),
