@@ -2,6 +2,7 @@
 
 use raid_tests::cli::Desk;
 use raid_tests::images::{self, MIB};
+use raid_tests::requires::{self, Need};
 use serde_json::Value;
 
 /// Sector on the device of sector `at` after the data offset.
@@ -133,7 +134,9 @@ fn what_cannot_be_compared_is_said_and_is_no_mismatch() {
     desk.refused("repair a b c", 4, "a resync comes first");
     desk.refused("check a b", 3, "--degraded");
     desk.refused("repair a b", 3, "every member is needed");
-    assert!(desk.fine("check --degraded a b").contains("nothing could be compared"));
+    let ran = desk.run("check --degraded a b");
+    assert!(ran.code == 0 && ran.out.contains("nothing could be compared"), "{ran:?}");
+    assert!(ran.err.contains("slot 2 had no usable member"), "{ran:?}");
     desk.refused("check a", 2, "cannot be served");
     desk.members("s t", 8 * MIB);
     desk.fine("create -l 0 -n 2 s t");
@@ -207,4 +210,26 @@ fn erasing_takes_the_superblock_and_nothing_else() {
     images::flip(&desk.path("a"), 4096 + 100, 1);
     desk.refused("erase-superblock a", 4, "--force");
     desk.fine("erase-superblock --force a");
+}
+
+#[test]
+fn members_of_a_mount_are_left_alone() {
+    if !requires::met(&[Need::Fuse]) {
+        return;
+    }
+    let desk = Desk::new();
+    filled(&desk, "-l 5 -n 3 -c 64", "a b c", 8 * MIB);
+    desk.folder("mnt");
+    desk.fine("mount --degraded a b mnt");
+    for words in
+        ["check a b c", "repair a b c", "erase-superblock a", "erase-superblock --dry-run b"]
+    {
+        desk.refused(words, 5, "mounted on");
+    }
+    desk.refused("corrupt --slot 0 --force a b c", 5, "mounted on");
+    desk.refused("erase-superblock c", 4, "--force");
+    let said = desk.run("check mnt");
+    assert!(said.code == 1 && said.err.contains("raid-fuse check a b"), "{said:?}");
+    desk.fine("unmount mnt");
+    desk.fine("erase-superblock c");
 }

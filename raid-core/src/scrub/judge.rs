@@ -230,8 +230,8 @@ fn vote(mut finding: Finding, groups: &Groups) -> Finding {
         liars.iter().for_each(|at| finding.parts[*at].implied.clone_from(&right));
         finding.verdict = Verdict::Liars(liars);
     } else if present == 2 {
-        for at in 0..groups.len() {
-            let other = groups[at].map(|group| 1 - group);
+        for (at, group) in groups.iter().enumerate() {
+            let other = group.map(|group| 1 - group);
             finding.parts[at].implied = other.and_then(|group| content_of(&finding, group));
         }
     }

@@ -31,7 +31,7 @@ pub use finding::{Finding, Part, Verdict};
 pub use fix::{Fix, Policy, fixes};
 pub use judge::judge;
 pub use scan::{Options, Summary, scan};
-pub use target::{Member, Target};
+pub use target::{Member, Target, bitmap_of};
 pub use unsynced::Unsynced;
 
 use crate::units::Sectors;

@@ -7,9 +7,9 @@ use crate::device::{Device, Shared, read_at};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::{Assembly, Seat, SeatState};
-use crate::meta::md_bitmap;
-use crate::meta::record::ArrayRecord;
-use crate::units::{SECTOR, Sectors, SlotSet};
+use crate::meta::md_bitmap::{self, Bitmap};
+use crate::meta::record::{ArrayRecord, MemberRecord};
+use crate::units::{SECTOR, Sectors, Slot, SlotSet};
 
 /// A member and what can be read of it.
 pub struct Member {
@@ -89,7 +89,7 @@ impl Target {
         let slots = self.members.iter().zip(0..);
         slots
             .filter(|(member, _)| member.as_ref().is_none_or(|member| member.complete.is_some()))
-            .map(|(_, slot)| crate::units::Slot(slot))
+            .map(|(_, slot)| Slot(slot))
             .collect()
     }
 
@@ -116,23 +116,23 @@ fn member(seat: &Seat, device: Shared) -> Member {
 
 /// A bitmap that cannot be read or is out of date says nothing, which is no error.
 fn add_bitmap(unsynced: &mut Unsynced, array: &ArrayRecord, seat: &Seat, device: &dyn Device) {
-    let Some((bitmap, area)) = read_bitmap(array, seat, device) else { return };
+    let Some((bitmap, area)) = bitmap_of(&array.uuid, &seat.member, device) else { return };
     if bitmap.writable().is_ok() && !bitmap.is_stale(seat.events) {
         unsynced.add_bitmap(&bitmap, &area);
     }
 }
 
-/// The write-intent bitmap of a member, superblock and bits; nothing if it has none that makes
-/// sense.
-pub(crate) fn read_bitmap(
-    array: &ArrayRecord,
-    seat: &Seat,
+/// The write-intent bitmap of a member of array `uuid`, superblock and bits; nothing if it has
+/// none that makes sense.
+pub fn bitmap_of(
+    uuid: &[u8; 16],
+    member: &MemberRecord,
     device: &dyn Device,
-) -> Option<(md_bitmap::Bitmap, Vec<u8>)> {
-    let at = seat.member.bitmap_at?;
+) -> Option<(Bitmap, Vec<u8>)> {
+    let at = member.bitmap_at?;
     let mut head = vec![0; SECTOR as usize];
     read_at(device, at, &mut head).ok()?;
-    let bitmap = md_bitmap::parse(&head, &array.uuid).ok()?;
+    let bitmap = md_bitmap::parse(&head, uuid).ok()?;
     let area = bitmap.area(at);
     let end = area.at.0.checked_add(area.len.0)?;
     if end > device.facts().sectors.0 {

@@ -280,7 +280,7 @@ fn what_a_resync_has_not_reached_is_no_mismatch() {
     target.unsynced = Unsynced::new(Some(Sectors(16 * 4)));
     let (summary, findings) = run(&target);
     assert_eq!((findings.len(), summary.unsynced, summary.pages), (1, 8, 8));
-    assert_eq!(target.unsynced.stripes(&*target.layout), [4..8]);
+    assert_eq!(target.unsynced.stripes(&*target.layout), std::slice::from_ref(&(4..8)));
     let all = Options { unsynced_too: true, ..Options::default() };
     assert_eq!(run_with(&target, &all).1.len(), 2);
     let limit = Options { limit: Some(1), ..all };

@@ -71,8 +71,8 @@ impl Unsynced {
         let Some(from) = self.from.filter(|_| shape.stripes > 0) else { return Vec::new() };
         let len = layout.stripe(StripeNo(0)).len;
         let Some(bits) = &self.bits else {
-            let first = from.div_floor(len).min(shape.stripes);
-            return if first < shape.stripes { vec![first..shape.stripes] } else { Vec::new() };
+            let all = from.div_floor(len).min(shape.stripes)..shape.stripes;
+            return Some(all).filter(|all| !all.is_empty()).into_iter().collect();
         };
         let mut runs: Vec<Range<u64>> = Vec::new();
         for bit in (0..bits.set.len() as u64 * 8).filter(|bit| bits.is_set(*bit)) {

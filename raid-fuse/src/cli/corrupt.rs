@@ -5,7 +5,7 @@
 //! makes it repeatable.
 
 use super::offline::{Offline, plural};
-use super::start::parse_uuid;
+use super::start::{parse_uuid, tell};
 use super::{out, values};
 use raid_core::device::{OpenOptions, read_at, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long)]
     data_only: bool,
     /// How many bytes to change
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = parse_count)]
     count: u64,
     /// The same places and values for the same seed
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -52,6 +52,14 @@ pub struct Args {
     /// Only members of this array
     #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
+}
+
+/// More is not silent corruption any more.
+const COUNT_MAX: u64 = 1_000_000;
+
+fn parse_count(text: &str) -> std::result::Result<u64, String> {
+    let count = text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
+    count.ok_or_else(|| format!("found `{text}`, expected a number from 1 to {COUNT_MAX}"))
 }
 
 /// A byte to change: sector after the data offset, byte in it, what to XOR.
@@ -67,6 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let options = Options { uuid: args.uuid, degraded: true, ..Options::default() };
     let offline = Offline::open(&args.members, &OpenOptions::default(), &options)?;
+    tell(&offline.assembly);
     let member = offline.target.members.get(usize::from(args.slot)).and_then(Option::as_ref);
     let member = member.ok_or_else(|| {
         Error::invalid(format!(

@@ -34,6 +34,7 @@ mod meaning;
 mod parity;
 mod survives;
 mod values;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;

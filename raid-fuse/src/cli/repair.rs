@@ -4,7 +4,7 @@
 //! whom to believe it is md's `repair`: data over parity, the first copy over the others.
 
 use super::offline::{Offline, Progress, place, plural, role, short, want_all};
-use super::start::parse_uuid;
+use super::start::{parse_uuid, tell};
 use super::{exit, out};
 use raid_core::device::{OpenOptions, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
@@ -60,6 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let options = Options { uuid: args.uuid, read_only: args.dry_run, ..Options::default() };
     let offline = Offline::open(&args.members, &how, &options).map_err(want_all)?;
     check_state(&offline)?;
+    tell(&offline.assembly);
     let policy = policy(args, &offline)?;
     let mut work = Work { args, offline: &offline, policy, done: Done::default(), failed: None };
     let mut progress = Progress::new("repairing");
@@ -89,6 +90,9 @@ fn refused(text: impl Into<String>) -> Error {
 /// Only an array that is whole, clean and written by us is written.
 fn check_state(offline: &Offline) -> Result<()> {
     let assembly = &offline.assembly;
+    if let Some(hazard) = offline.target.layout.hazard().filter(|hazard| hazard.read_only()) {
+        return Err(refused(format!("the array may not be written: {hazard}")));
+    }
     if offline.target.layout.shape().code == Code::None {
         return Err(refused(format!("{} has no redundancy to repair", offline.level())));
     }

@@ -175,7 +175,7 @@ pub fn lens(assembly: &Assembly) -> Vec<Sectors> {
 }
 
 /// Warnings, and who was left out.
-fn tell(assembly: &Assembly) {
+pub fn tell(assembly: &Assembly) {
     let left = assembly.verdicts.iter().filter(|v| !matches!(v.fate, Fate::In(_)));
     left.for_each(|verdict| out::note(&verdict.to_string()));
     assembly.warnings.iter().for_each(|warning| out::note(warning));

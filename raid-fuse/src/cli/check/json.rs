@@ -56,19 +56,19 @@ fn finding(finding: &Finding, offline: &Offline) -> Value {
         Verdict::CannotTell => "cannot_tell",
         Verdict::Several => "several",
     };
-    let parts = finding.parts.iter().enumerate();
-    let wrong: Vec<u16> = parts
-        .clone()
-        .filter(|(index, _)| finding.is_liar(*index))
-        .map(|(_, part)| part.unit.slot.0)
+    let parts = &finding.parts;
+    let wrong: Vec<u16> = (0..parts.len())
+        .filter(|index| finding.is_liar(*index))
+        .map(|index| parts[index].unit.slot.0)
         .collect();
+    let units: Vec<Value> = parts.iter().map(|part| unit(finding, part, offline)).collect();
     json!({
         "row": finding.stripe.0,
         "in_chunk_sector": finding.low.0,
         "sectors": finding.len.0,
         "verdict": verdict,
         "wrong_slots": wrong,
-        "units": parts.map(|(_, part)| unit(finding, part, offline)).collect::<Vec<Value>>(),
+        "units": units,
     })
 }
 

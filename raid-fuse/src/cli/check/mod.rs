@@ -6,8 +6,8 @@ mod json;
 mod text;
 
 use super::offline::{Offline, Progress};
+use super::start::{parse_uuid, tell};
 use super::{exit, members, mount, out};
-use crate::cli::start::parse_uuid;
 use raid_core::device::OpenOptions;
 use raid_core::error::{Error, Result};
 use raid_core::meta::assemble::Options;
@@ -84,6 +84,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let options =
         Options { uuid: args.uuid, degraded: args.degraded, read_only: true, ..Options::default() };
     let offline = Offline::open(&args.members, &OpenOptions::reading(), &options)?;
+    if !args.json {
+        tell(&offline.assembly);
+    }
     let outcome = compare(args, offline);
     match args.json {
         true => out::json(&json::document(&outcome))?,
