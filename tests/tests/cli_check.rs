@@ -61,6 +61,11 @@ fn a_wrong_page_of_a_raid5_is_named_with_all_it_concerns() {
     assert_eq!(unit["device_sector"], device_sector(&desk, "d1", 123_456), "{unit}");
     assert_eq!((&unit["chunk"], &unit["role"]), (&361.into(), &"data".into()));
     assert_eq!(desk.prints(), before, "check wrote something");
+    // Older than the last change, so that a plain read would renew it.
+    let times = "touch -a -d 2001-01-01 d1 && stat -c '%X %Y %Z' d1";
+    let before = desk.shell(times).out;
+    desk.run("check d0 d1 d2 d3");
+    assert_eq!(desk.shell("stat -c '%X %Y %Z' d1").out, before, "check left a timestamp");
 }
 
 #[test]
@@ -168,7 +173,8 @@ fn samples_and_limits_bound_the_work() {
 fn corruption_on_purpose_spares_metadata_and_is_repeatable() {
     let desk = Desk::new();
     let names = "d0 d1 d2 d3 d4";
-    filled(&desk, "-l 6 -n 5 -c 64 --bitmap internal", names, 8 * MIB);
+    desk.members(names, 8 * MIB);
+    desk.fine(&format!("create -l 6 -n 5 -c 64 --bitmap internal {names}"));
     let data_at = device_sector(&desk, "d1", 0) as usize * 512;
     let before = images::read(&desk.path("d1"), 0, 8 << 20);
     let words = format!("corrupt --slot 1 --data-only --count 5 --seed 7 {names}");

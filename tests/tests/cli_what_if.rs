@@ -36,9 +36,13 @@ fn accuse(bytes: &mut [u8], number: usize) {
     bytes[256 + 2 * number..][..2].copy_from_slice(&0xfffe_u16.to_le_bytes());
 }
 
-fn filled(desk: &Desk, options: &str, names: &str) {
+fn empty(desk: &Desk, options: &str, names: &str) {
     desk.members(names, 8 * MIB);
     desk.fine(&format!("create {options} {names}"));
+}
+
+fn filled(desk: &Desk, options: &str, names: &str) {
+    empty(desk, options, names);
     let line = format!("seq 1 3000000 | head -c 6000000 | raid-fuse write {names}");
     assert_eq!(desk.shell(&line).code, 0);
 }
@@ -84,7 +88,7 @@ fn one_member_that_calls_all_others_failed_is_left_out() {
 #[test]
 fn a_stale_member_is_forced_on_an_overlay_only() {
     let desk = Desk::new();
-    filled(&desk, "-l 5 -n 4 -c 64 --bitmap internal", "d0 d1 d2 d3");
+    empty(&desk, "-l 5 -n 4 -c 64 --bitmap internal", "d0 d1 d2 d3");
     for name in ["d0", "d1"] {
         patch(&desk, name, |bytes| {
             accuse(bytes, 2);
@@ -139,7 +143,7 @@ fn both_halves_of_a_split_mirror_are_shown() {
 #[test]
 fn rows_at_risk_of_a_dirty_degraded_array_are_listed() {
     let desk = Desk::new();
-    filled(&desk, "-l 5 -n 4 -c 64 --bitmap internal --bitmap-chunk 64K", "d0 d1 d2 d3");
+    empty(&desk, "-l 5 -n 4 -c 64 --bitmap internal --bitmap-chunk 64K", "d0 d1 d2 d3");
     for name in ["d1", "d2", "d3"] {
         patch(&desk, name, |bytes| bytes[208..216].fill(0));
         // The bitmap lies behind the superblock: all bits cleared, two set.

@@ -102,6 +102,12 @@ fn check_state(offline: &Offline) -> Result<()> {
              from the data; mount the array and wait until `raid-fuse status` says clean",
         ));
     }
+    if let Some((slot, seat)) = assembly.replacements.first() {
+        return Err(refused(format!(
+            "{} is being filled to replace the member of slot {slot}: finish that first",
+            seat.name
+        )));
+    }
     let seats = assembly.seats.iter().flatten();
     if let Some(seat) = seats.clone().find(|seat| seat.state != SeatState::InSync) {
         return Err(refused(format!("{} is being rebuilt: finish that first", seat.name)));

@@ -249,7 +249,7 @@ pub fn together(witnesses: &[Witness], devices: &[Shared], sample: (u64, u64)) -
     };
     let mut seats: Vec<Option<Seat>> = vec![None; first.slots.into()];
     for witness in witnesses {
-        let Some(slot) = witness.slot else { continue };
+        let Some(slot) = witness.slot.filter(|_| !witness.member.replacement) else { continue };
         let seat = seats.get_mut(slot.index()).filter(|seat| seat.is_none())?;
         if geometry(&witness.array) != geometry(first) {
             return None;
