@@ -11,8 +11,9 @@
 //! 7. [`device`]: members: files, block devices, memory, and filters around them.
 //! 8. [`driver`]: *does*: three loops over the engine: the caller's thread, io_uring, virtual time.
 //! 9. [`assembly`]: devices become an array: examine, decide, start; or make a new one.
-//! 10. [`teach`]: what a write does to its stripes and what parity comes to, for people.
-//! 11. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
+//! 10. [`scrub`]: whether redundancy agrees with data, and who is wrong, without running.
+//! 11. [`teach`]: what a write does to its stripes and what parity comes to, for people.
+//! 12. [`sim`]: the real engine on virtual time with faults, against a byte-array oracle.
 
 pub mod assembly;
 pub mod buf;
@@ -24,6 +25,7 @@ pub mod error;
 pub mod layout;
 pub mod meta;
 pub mod plan;
+pub mod scrub;
 pub mod sim;
 pub mod teach;
 pub mod time;

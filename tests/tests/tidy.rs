@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("meta", &["units", "error", "time"]),
     ("engine", &["units", "error", "time", "buf", "code", "layout", "plan", "meta"]),
     ("device", &["units", "error", "time", "buf"]),
+    ("scrub", &["units", "error", "code", "layout", "meta", "device", "assembly", "sim"]),
 ];
 
 /// Parts of a layer that may use more than the layer.

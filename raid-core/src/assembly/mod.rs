@@ -11,6 +11,7 @@ mod start;
 
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
+pub(crate) use start::check_room;
 pub use start::{StartOptions, setup, start};
 
 use crate::device::{Device, read_at};

@@ -109,7 +109,7 @@ pub fn setup(
 }
 
 /// The data the layout will use must lie on the device.
-fn check_room(
+pub(crate) fn check_room(
     array: &crate::meta::record::ArrayRecord,
     device: &dyn device::Device,
     seat: &Seat,

@@ -7,7 +7,7 @@ use crate::engine::{DeviceId, Manage, Member, State, Status, SyncAction};
 use crate::layout::Code;
 use crate::meta::record::DeviceRole;
 use crate::meta::{Found, join};
-use crate::units::Sectors;
+use crate::units::{Sectors, Slot};
 
 /// Spares at once, at most.
 const SPARES: usize = 3;
@@ -25,7 +25,7 @@ pub fn change(world: &mut World, rng: &mut Rng) -> Option<Manage> {
     };
     match rng.below(12) {
         0..4 => add(world, &status, rng),
-        4 | 5 => any(rng).map(Manage::Fail),
+        4 | 5 => any(rng).filter(|&device| spared(world, &status, device)).map(Manage::Fail),
         6 => remove(&status, rng),
         7 => any(rng).map(Manage::Replace),
         8 => back(world, &status),
@@ -33,6 +33,18 @@ pub fn change(world: &mut World, rng: &mut Rng) -> Option<Manage> {
         10 => Some(Manage::Sync(*rng.pick(&[SyncAction::Check, SyncAction::Repair]))),
         _ => Some(Manage::Sync(*rng.pick(&[SyncAction::Idle, SyncAction::Resync]))),
     }
+}
+
+/// True if the array goes on without `device` even when all that are doomed go, too.
+fn spared(world: &World, status: &Status, device: DeviceId) -> bool {
+    let mut gone = status.degraded.clone();
+    for (slot, member) in status.members.iter().enumerate() {
+        let lost = |m: &Member| m.device == device || world.doomed.contains(&m.device);
+        if member.as_ref().is_some_and(lost) {
+            gone.insert(Slot(slot as u16));
+        }
+    }
+    world.layout().survives(&gone)
 }
 
 /// A new disk, a little larger or smaller than the others.

@@ -1,7 +1,8 @@
 //! `assemble --explain`: which members would serve, and why, without starting anything.
+//! `assemble --what-if` is [`what_if`].
 
 use super::start::{Choices, lens};
-use super::{choice, diff, exit, members, out};
+use super::{choice, diff, exit, members, out, what_if};
 use raid_core::assembly::layout_of;
 use raid_core::device::{OpenOptions, Shared};
 use raid_core::error::{Error, Result};
@@ -21,7 +22,14 @@ Examples:
   raid-fuse assemble --explain d0.img d1.img d2.img d3.img
   raid-fuse assemble --explain --degraded d0.img d2.img d3.img
   raid-fuse assemble --explain *.img                (every array that is among them)
-  raid-fuse assemble --explain --diff d0.img d1.img (two halves of a split mirror)")]
+  raid-fuse assemble --explain --diff d0.img d1.img (two halves of a split mirror)
+
+--what-if is for an array that does not start, or that nobody dares to force: every plausible way to
+start the members is tried for reading only (all of them, each doubtful one left out, each side of
+a split), with who serves and why, how many of N random rows agree, and the file system that is
+seen. The best way comes last, as the command to type. Exit code 2 if no way starts.
+
+  raid-fuse assemble --what-if d0.img d1.img d2.img d3.img d4.img")]
 pub struct Args {
     /// Files or block devices, in any order
     #[arg(required = true, value_name = "MEMBER")]
@@ -32,6 +40,16 @@ pub struct Args {
     /// Two halves that were used one without the other: show where their data differ
     #[arg(long, requires = "explain")]
     diff: bool,
+    /// Try every plausible way to start them, without writing, and say which is best
+    #[arg(long, conflicts_with = "explain")]
+    what_if: bool,
+    /// With --what-if: how many random rows to compare
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "what_if",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// With --what-if: draws other rows
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "what_if")]
+    seed: u64,
     /// As if mounted with --read-only
     #[arg(long, short = 'r', short_alias = 'o', alias = "readonly")]
     read_only: bool,
@@ -41,10 +59,23 @@ pub struct Args {
 
 /// Explains; to start an array is what `mount` is for.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.what_if {
+        let Choices { degraded, force, overlay, .. } = &args.choices;
+        if *degraded || *force || args.read_only || overlay.is_some() {
+            return Err(Error::invalid(
+                "--what-if tries --degraded, --read-only and --force itself; leave them out",
+            ));
+        }
+        return what_if::run(&what_if::Question {
+            specs: &args.members,
+            uuid: args.choices.array.uuid,
+            sample: (args.sample, args.seed),
+        });
+    }
     if !args.explain {
         return Ok(exit::misuse(&Error::invalid(
             "an array runs only while it is mounted: use `raid-fuse mount MEMBER... MOUNTPOINT`, \
-             or say --explain to see which members would serve",
+             or say --explain to see which members would serve, or --what-if to try every way",
         )));
     }
     let devices = members::open(&args.members, &OpenOptions::looking(), None)?;

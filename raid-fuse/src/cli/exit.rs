@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub const CODES: &str = "\
 Exit codes of all commands:
    0  done; status: all members are there
-   1  failed; status: degraded; examine, scan: there is no array
+   1  failed; status: degraded; check: mismatches; examine, scan: there is no array
    2  too few members to serve the data, or a loss that takes data with it
    3  members are missing and --degraded was not given
    4  refused: needs --force, another name or a choice; status: it could not be found out
@@ -17,6 +17,8 @@ Exit codes of all commands:
 
 /// `status`: fewer members than the array has.
 pub const DEGRADED: u8 = 1;
+/// `check`: not everything agrees or could be read; `repair`: something was left alone.
+pub const MISMATCH: u8 = 1;
 /// Too few members to serve the data.
 pub const DEAD: u8 = 2;
 /// `status`: it could not be found out.

@@ -6,15 +6,20 @@
 pub mod amount;
 mod assemble;
 mod bytes;
+mod check;
 mod choice;
+mod corrupt;
 mod create;
 mod demo;
 mod diff;
+mod erase_superblock;
 mod examine;
 mod exit;
 mod members;
 mod mount;
+mod offline;
 mod out;
+mod repair;
 mod scan;
 pub mod start;
 mod status;
@@ -30,6 +35,7 @@ mod meaning;
 mod parity;
 mod survives;
 mod values;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use raid_core::error::Result;
@@ -54,6 +60,14 @@ enum Command {
     Scan(scan::Args),
     /// Show which members would serve, and why
     Assemble(assemble::Args),
+    /// Compare the redundancy of an array that is not mounted with its data
+    Check(check::Args),
+    /// Make the redundancy of an array that is not mounted agree
+    Repair(repair::Args),
+    /// Take the md superblocks off devices
+    EraseSuperblock(erase_superblock::Args),
+    /// Destroy data on purpose, to see what notices
+    Corrupt(corrupt::Args),
     /// Serve an array as a file in a directory
     Mount(mount::Args),
     /// Tell how an array does
@@ -116,6 +130,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Unmount(args) => unmount::run(&args),
         Command::Scan(args) => scan::run(&args),
         Command::Assemble(args) => assemble::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Repair(args) => repair::run(&args),
+        Command::EraseSuperblock(args) => erase_superblock::run(&args),
+        Command::Corrupt(args) => corrupt::run(&args),
         Command::Cat(args) => bytes::cat(&args),
         Command::Write(args) => bytes::write(&args),
         Command::Demo(args) => demo::run(&args),

@@ -181,7 +181,7 @@ pub fn lens(assembly: &Assembly) -> Vec<Sectors> {
 }
 
 /// Warnings, who was left out, and what has to be done.
-fn tell(assembly: &Assembly, read_only: bool) {
+pub fn tell(assembly: &Assembly, read_only: bool) {
     let left = assembly.verdicts.iter().filter(|v| !matches!(v.fate, Fate::In(_)));
     left.for_each(|verdict| out::note(&verdict.to_string()));
     assembly.warnings.iter().for_each(|warning| out::note(warning));

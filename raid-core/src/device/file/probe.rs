@@ -82,13 +82,23 @@ pub(super) fn open_again(path: &Path, found: &Found, options: &OpenOptions) -> R
     Ok(file)
 }
 
+/// A reader leaves not even its access time behind, where the file is ours to keep it from.
 fn open_file(path: &Path, options: &OpenOptions, flags: i32) -> Result<File> {
-    std::fs::OpenOptions::new()
-        .read(true)
-        .write(!options.read_only)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(|e| cannot_open(path, e, options.read_only))
+    let open = |flags| {
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(flags)
+            .open(path)
+    };
+    let opened = match options.read_only {
+        true => open(flags | libc::O_NOATIME).or_else(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => open(flags),
+            _ => Err(error),
+        }),
+        false => open(flags),
+    };
+    opened.map_err(|e| cannot_open(path, e, options.read_only))
 }
 
 fn check_type(path: &Path, meta: &Metadata) -> Result<()> {

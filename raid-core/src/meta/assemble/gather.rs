@@ -40,6 +40,17 @@ impl Entry<'_> {
     }
 }
 
+impl Entry<'_> {
+    /// True if this member has served in the array without `other` and without anybody in its
+    /// place: a map from before `other` joined, or with another device in its slot, does not
+    /// say that.
+    pub fn ran_without(&self, other: &Entry<'_>) -> bool {
+        let DeviceRole::Active(slot) = other.own_role() else { return false };
+        let held = self.found.array.roles.contains(&DeviceRole::Active(slot));
+        self.calls_failed(other) && !held
+    }
+}
+
 /// Fates by candidate, filled as decisions fall.
 #[derive(Debug)]
 pub struct Verdicts(Vec<Verdict>);

@@ -80,7 +80,7 @@ pub fn halves(candidates: &[Candidate], uuid: [u8; 16]) -> Option<[Vec<usize>; 2
 /// Two members that call each other failed: both have run without the other.
 fn foes<'b, 'a>(active: &[&'b Entry<'a>]) -> Option<[&'b Entry<'a>; 2]> {
     active.iter().enumerate().find_map(|(k, a)| {
-        let b = active[k + 1..].iter().find(|b| a.calls_failed(b) && b.calls_failed(a))?;
+        let b = active[k + 1..].iter().find(|b| a.ran_without(b) && b.ran_without(a))?;
         Some([*a, *b])
     })
 }

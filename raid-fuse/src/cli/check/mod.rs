@@ -1,0 +1,137 @@
+//! `check`: does the redundancy of an array agree with its data, and who is wrong where not?
+//!
+//! Offline: the members are read, never written, and locked against writers meanwhile.
+
+mod json;
+mod text;
+
+use super::offline::{Offline, Progress};
+use super::start::{parse_uuid, tell};
+use super::{exit, members, mount, out};
+use raid_core::device::OpenOptions;
+use raid_core::error::{Error, Result};
+use raid_core::meta::assemble::Options;
+use raid_core::scrub::{self, Finding, Summary};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Findings shown to people without `--show`.
+const SHOWN: usize = 10;
+
+/// Findings listed for programs without `--show`: enough for a report, bounded in memory.
+const LISTED: usize = 1000;
+
+/// Arguments of `check`.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Reads all members of an array that is not mounted and compares redundancy with data in pages of
+4 KiB, as md's check does; mismatch_cnt is counted as md counts it. Each finding names the row, the
+units with their member and array sectors, and for each that may be wrong what it holds and what
+it would hold, from the first byte that differs. RAID 6 and three copies tell who is wrong.
+Nothing is written. What an interrupted resync has not reached is no mismatch.
+
+Examples:
+  raid-fuse check d0.img d1.img d2.img d3.img
+  raid-fuse check --json d?.img
+  raid-fuse check --sample 1000 --seed 7 /dev/sd[b-e]     (1000 random rows)
+  raid-fuse check --degraded d0.img d1.img d3.img         (what is left of a RAID 6)
+
+Exit codes: 0 all that was compared agrees, 1 mismatches or unreadable sectors, 2 too few members,
+3 members are missing and --degraded was not given, 4 refused, 5 in use.")]
+pub struct Args {
+    /// Files or block devices, in any order
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<String>,
+    /// For programs: stable keys, nothing else on standard output
+    #[arg(long)]
+    json: bool,
+    /// Compare only so many rows, drawn at random
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
+    /// Draw the same rows again [default: others each time]
+    #[arg(long, value_name = "S", requires = "sample")]
+    seed: Option<u64>,
+    /// Findings to describe [default: 10, with --json 1000]
+    #[arg(long, value_name = "K")]
+    show: Option<usize>,
+    /// Stop after so many findings
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Compare what is there although members are missing
+    #[arg(long, alias = "run")]
+    degraded: bool,
+    /// Only members of this array
+    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
+    uuid: Option<[u8; 16]>,
+}
+
+/// What was found, for the two ways to tell it.
+struct Outcome {
+    offline: Offline,
+    sample: Option<(u64, u64)>,
+    summary: Summary,
+    findings: Vec<Finding>,
+}
+
+/// Compares, tells, and says by the exit code whether all is well.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if let [only] = &args.members[..]
+        && members::is_mountpoint_like(only)
+    {
+        return mounted(only);
+    }
+    let options =
+        Options { uuid: args.uuid, degraded: args.degraded, read_only: true, ..Options::default() };
+    let offline = Offline::open(&args.members, &OpenOptions::reading(), &options)?;
+    if !args.json {
+        tell(&offline.assembly, true);
+    }
+    let outcome = compare(args, offline);
+    match args.json {
+        true => out::json(&json::document(&outcome))?,
+        false => out::print(&text::report(&outcome))?,
+    }
+    Ok(match outcome.summary.is_clean() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::MISMATCH),
+    })
+}
+
+fn compare(args: &Args, offline: Offline) -> Outcome {
+    let shown = args.show.unwrap_or(if args.json { LISTED } else { SHOWN });
+    let sample = args.sample.map(|count| (count, args.seed.unwrap_or_else(random_seed)));
+    let options = scrub::Options { sample, limit: args.limit, unsynced_too: false };
+    let mut findings = Vec::new();
+    let mut progress = Progress::new("checking");
+    let summary = scrub::scan(
+        &offline.target,
+        &options,
+        &mut |finding| {
+            if findings.len() < shown {
+                findings.push(finding);
+            }
+        },
+        &mut |done, total| progress.tell(done, total),
+    );
+    drop(progress);
+    Outcome { offline, sample, summary, findings }
+}
+
+/// The array that is mounted there.
+fn mounted(path: &str) -> Result<ExitCode> {
+    let report = mount::read(Path::new(path))?;
+    let paths: Vec<String> = report.members.into_iter().filter_map(|member| member.path).collect();
+    Err(Error::invalid(format!(
+        "{path}: the array is mounted, and its members are compared while it is not:\n  \
+         raid-fuse unmount {0} && raid-fuse check {1}",
+        members::quoted([path]),
+        members::quoted(paths.iter().map(String::as_str))
+    )))
+}
+
+/// A number that differs from run to run.
+fn random_seed() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| u64::from(since.subsec_nanos()) ^ since.as_secs())
+}
