@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::layout::Code;
 use crate::plan::Band;
 use crate::time::{Instant, Span};
-use crate::units::{Sectors, StripeNo};
+use crate::units::{Sectors, Slot, SlotSet, StripeNo};
 use smallvec::SmallVec;
 
 /// Sectors of each member under way at once when nobody else wants the members: bounds memory at
@@ -84,6 +84,8 @@ pub(super) struct Job {
     halted: bool,
     /// Steps are being started: those that end at once do not start more themselves.
     feeding: bool,
+    /// The devices that are filled; others that came later wait for the next recovery.
+    devices: Vec<DeviceId>,
     /// Only marked regions differ on the devices that are filled.
     by_bitmap: bool,
     pace: Pace,
@@ -208,6 +210,10 @@ impl Engine {
             JobKind::Recovery => self.array.component,
             _ => self.stripe_len.times(self.shape.stripes),
         };
+        let devices: Vec<DeviceId> = match kind {
+            JobKind::Recovery => filled().map(|m| m.device).collect(),
+            _ => Vec::new(),
+        };
         let by_bitmap = kind == JobKind::Recovery && filled().all(|m| m.by_bitmap);
         if kind == JobKind::Resync {
             self.jobs.synced = Some(Synced { below: next, skipped: Vec::new() });
@@ -219,6 +225,7 @@ impl Engine {
             under_way: Vec::new(),
             halted: false,
             feeding: false,
+            devices,
             by_bitmap,
             pace: Pace::default(),
             wake_at: None,
@@ -241,13 +248,13 @@ impl Engine {
         let (limits, now, asked_at) = (self.jobs.limits, self.now, self.asked_at);
         let steps = DEPTH.div_floor(self.stripe_len.min(HEIGHT)) as usize;
         let depth = if self.asks.is_empty() { steps.clamp(4, STEPS_MAX) } else { 1 };
-        let pointless = self.health.recovering().is_empty();
+        let slots = self.slots_to_fill();
         loop {
             let Some(job) = &mut self.jobs.current else { return };
             if job.feeding {
                 return;
             }
-            if job.kind == JobKind::Recovery && pointless {
+            if job.kind == JobKind::Recovery && slots.is_empty() {
                 job.next = job.end;
             }
             let over = job.next >= job.end;
@@ -284,6 +291,15 @@ impl Engine {
         self.end_job(out);
     }
 
+    /// The slots of the devices that the job fills.
+    fn slots_to_fill(&self) -> SlotSet {
+        let job = self.jobs.current.as_ref().map(|job| &job.devices[..]);
+        let filled = |slot: Slot| {
+            self.health.live_in(slot).any(|m| job.is_some_and(|job| job.contains(&m.device)))
+        };
+        (0..self.shape.slots).map(Slot).filter(|&slot| filled(slot)).collect()
+    }
+
     /// The bands of the step at `at`, and where the next one begins. No band: nothing to do here.
     fn bands_at(&self, kind: JobKind, at: Sectors) -> (SmallVec<[Band; 2]>, Sectors) {
         if kind == JobKind::Recovery {
@@ -318,7 +334,7 @@ impl Engine {
         let mut next = (at + grid).round_down(grid).min(self.array.component);
         let last = self.shape.data_units - 1;
         let by_bitmap = self.jobs.current.as_ref().is_some_and(|job| job.by_bitmap);
-        for slot in self.health.recovering().iter() {
+        for slot in self.slots_to_fill().iter() {
             let Some(no) = self.layout.find(slot, at) else { continue };
             let stripe = self.layout.stripe(no);
             let holds =
@@ -417,7 +433,7 @@ impl Engine {
         }
         match job.kind {
             JobKind::Recovery => {
-                for member in self.health.all_mut() {
+                for member in self.health.all_mut().filter(|m| job.devices.contains(&m.device)) {
                     if let State::Recovering(cursor) = &mut member.state {
                         *cursor = frontier.max(*cursor);
                     }
@@ -454,7 +470,7 @@ impl Engine {
         let Some(job) = self.jobs.current.take() else { return };
         self.jobs.last = Some(job.kind);
         match job.kind {
-            JobKind::Recovery if over => self.filled(out),
+            JobKind::Recovery if over => self.filled(&job.devices, out),
             JobKind::Resync if over && self.nothing_skipped() => {
                 self.unsynced = None;
                 self.jobs.synced = None;

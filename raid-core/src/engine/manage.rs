@@ -304,9 +304,9 @@ impl Engine {
         }
     }
 
-    /// All devices that were being filled are complete.
-    pub(super) fn filled(&mut self, out: &mut Actions) {
-        for member in self.health.all_mut() {
+    /// These devices were being filled, and are complete.
+    pub(super) fn filled(&mut self, devices: &[DeviceId], out: &mut Actions) {
+        for member in self.health.all_mut().filter(|m| devices.contains(&m.device)) {
             if matches!(member.state, State::Recovering(_)) {
                 member.state = State::InSync;
                 member.by_bitmap = false;

@@ -42,12 +42,15 @@ impl Entry<'_> {
 
 impl Entry<'_> {
     /// True if this member has served in the array without `other` and without anybody in its
-    /// place: a map from before `other` joined, or with another device in its slot, does not
-    /// say that.
+    /// place. A map from before `other` joined does not say that: devices that join later get
+    /// numbers beyond the slots, and are nobody in older maps.
     pub fn ran_without(&self, other: &Entry<'_>) -> bool {
         let DeviceRole::Active(slot) = other.own_role() else { return false };
-        let held = self.found.array.roles.contains(&DeviceRole::Active(slot));
-        self.calls_failed(other) && !held
+        let array = &self.found.array;
+        let unknown = other.number() >= u32::from(array.slots)
+            && array.role(other.number()) == DeviceRole::Spare;
+        let held = array.roles.contains(&DeviceRole::Active(slot));
+        self.calls_failed(other) && !held && !unknown
     }
 }
 
