@@ -36,7 +36,7 @@ pub fn start(
     devices: &[device::Shared],
     options: &StartOptions,
 ) -> Result<Array> {
-    let (setup, table) = setup(assembly, devices, options)?;
+    let (setup, table) = setup(assembly, devices, options, Pool::new(ARENA))?;
     let device = |index: Option<usize>| index.and_then(|index| devices.get(index).cloned());
     let table = table.into_iter().map(device).collect();
     Ok(Array::start(setup, table, options.driver.clone()))
@@ -50,6 +50,7 @@ pub fn setup(
     assembly: &Assembly,
     devices: &[device::Shared],
     options: &StartOptions,
+    pool: Pool,
 ) -> Result<(Setup, Vec<Option<usize>>)> {
     let mut array = assembly.array.clone();
     if array.level == 0 {
@@ -102,7 +103,7 @@ pub fn setup(
         read_only,
         // Assembly lets this combination through only for reading or by force.
         trust_unsynced: !assembly.missing.is_empty(),
-        pool: Pool::new(ARENA),
+        pool,
         now: Instant::default(),
     };
     Ok((setup, table))

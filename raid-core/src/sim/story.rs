@@ -120,7 +120,8 @@ impl Report {
 }
 
 fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
-    let data_at = Sectors(2048);
+    // Room for superblock, bitmap and bad-block log, and little to copy at every start.
+    let data_at = Sectors(128);
     let sectors = data_at + story.height;
     let member = |_| {
         let device_uuid = std::array::from_fn(|_| rng.number() as u8);
