@@ -2,9 +2,10 @@
 //!
 //! [`examine`] looks, [`decide`] chooses (see [`crate::meta::assemble`]), [`start`] runs;
 //! [`make`] writes what [`crate::meta::create`] planned; [`join`](join()) brings a device into a
-//! running array. Looking never writes.
+//! running array; [`byte_order`] rewrites superblocks when asked. Looking never writes.
 
 mod bitmap;
+pub mod byte_order;
 mod join;
 mod make;
 mod start;

@@ -4,8 +4,6 @@ use super::gather::{Entry, Verdicts, gather};
 use super::{Assembly, Candidate, Fate, Options, Refusal, Seat, SeatState, rank, words};
 use crate::error::ErrorKind;
 use crate::meta::examine;
-use crate::meta::md1::features;
-use crate::meta::md1::packet::Packet;
 use crate::meta::record::{ArrayRecord, DeviceRole};
 use crate::units::{Sectors, Slot, SlotSet};
 
@@ -130,8 +128,7 @@ impl<'a> Table<'a> {
     }
 
     fn seat(&mut self, entry: Entry<'a>, slot: Slot) -> Result<(), Refusal> {
-        let bits = Packet::new(&entry.found.member.raw).features();
-        if bits & features::REPLACEMENT != 0 {
+        if entry.found.member.replacement {
             self.replacements.push((slot, entry));
             let why = "it was being made ready to take over; the old member serves";
             self.verdicts.set(entry.index, Fate::Replacement(slot), why);

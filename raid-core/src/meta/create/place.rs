@@ -1,11 +1,12 @@
 //! Where a new array's superblock, bitmap, bad-block log and data lie: mdadm 4.2's formulas
 //! (`validate_geometry1`, `choose_bm_space`, `add_internal_bitmap1`, `write_init_super1`).
 
-use super::{Areas, DAEMON_SLEEP, NewBitmap, Request};
+use super::{Areas, DAEMON_SLEEP, NewBitmap, Request, old};
 use crate::error::{Error, Result};
 use crate::meta::Format;
 use crate::meta::bytes::overlap;
 use crate::meta::md_bitmap::{self, Bitmap};
+use crate::meta::md0;
 use crate::meta::record::{Area, ArrayRecord};
 use crate::meta::sizes::{self, Geometry};
 use crate::units::Sectors;
@@ -38,7 +39,7 @@ fn bitmap_room(sectors: Sectors) -> Sectors {
 
 /// True if the superblock lies behind the data.
 fn is_at_end(format: &Format) -> bool {
-    format.name == "1.0"
+    format.name == "1.0" || old::is(format)
 }
 
 /// Where data begins on every member: the first member decides, as with mdadm.
@@ -46,10 +47,11 @@ pub fn data_at(request: &Request, chunk: Sectors) -> Result<Sectors> {
     if is_at_end(request.format) {
         return match request.data_at {
             None | Some(Sectors::ZERO) => Ok(Sectors::ZERO),
-            Some(_) => Err(Error::invalid(
-                "metadata 1.0 keeps data at the start of a member; \
+            Some(_) => Err(Error::invalid(format!(
+                "metadata {} keeps data at the start of a member; \
                  leave out --data-offset or choose --metadata 1.2",
-            )),
+                request.format
+            ))),
         };
     }
     if let Some(at) = request.data_at {
@@ -69,6 +71,7 @@ pub fn data_at(request: &Request, chunk: Sectors) -> Result<Sectors> {
 /// Data sectors a member of `device` sectors can give to the array.
 pub fn room(format: &Format, device: Sectors, data_at: Sectors) -> Result<Sectors> {
     let (end, overhead) = match is_at_end(format) {
+        true if old::is(format) => (device.round_down(md0::RESERVED), md0::RESERVED),
         true => (device.round_down(Sectors(8)), Sectors(HEAD_ROOM) + bitmap_room(device)),
         false => (device, data_at),
     };
@@ -89,7 +92,10 @@ pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Res
             "a write-intent bitmap makes sense only with redundancy; leave out --bitmap",
         ));
     }
-    let room = bitmap_room(array.component);
+    let room = match old::is(request.format) {
+        true => md0::BITMAP_ROOM,
+        false => bitmap_room(array.component),
+    };
     let bits_max = (room.bytes().saturating_sub(md_bitmap::HEAD as u64)) * 8;
     if bits_max == 0 {
         return Err(Error::invalid("members are too small for a bitmap; leave out --bitmap"));
@@ -113,9 +119,12 @@ pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Res
         u32::try_from(chunk).map_err(|_| Error::invalid("the array is too large for a bitmap"))?;
     Ok(Bitmap {
         version: 4,
-        uuid: request.uuid,
-        events: 0,
-        events_cleared: 0,
+        uuid: match old::is(request.format) {
+            true => md0::bitmap_id(&request.uuid, md0::ByteOrder::OWN),
+            false => request.uuid,
+        },
+        events: array.events,
+        events_cleared: array.events,
         sync_size: covered,
         state: 0,
         chunk_bytes,
@@ -153,6 +162,12 @@ pub fn areas(
     let super_at = (request.format.super_at)(device)
         .ok_or_else(|| Error::invalid("a member is too small for a superblock"))?;
     let areas = match is_at_end(request.format) {
+        true if old::is(request.format) => Areas {
+            super_at,
+            data_len: super_at,
+            bad_log: None,
+            bitmap_at: bitmap.map(|_| super_at + md0::BITMAP_AFTER),
+        },
         true => areas_at_end(array, bitmap, super_at)?,
         false => areas_at_start(array, bitmap, super_at, data_at, device),
     };
