@@ -7,6 +7,9 @@ use crate::layout::Code;
 use crate::meta::record::DeviceRole;
 use crate::units::{Sectors, Slot};
 
+/// Numbers looked at for one nobody had: the role map of a small array has 128.
+const NUMBERS_TRIED: usize = 64;
+
 /// A change that somebody asks for.
 #[derive(Debug)]
 pub enum Manage {
@@ -136,6 +139,7 @@ impl Engine {
             None => {}
         }
         self.array.set_role(number, DeviceRole::Spare);
+        self.retired.push(number);
         self.health.generation += 1;
         self.changed(out);
         Ok(())
@@ -158,14 +162,9 @@ impl Engine {
         });
         match back {
             Some((slot, _)) => {
-                let number = member.record.number;
-                let taken = self
-                    .health
-                    .all()
-                    .any(|m| m.record.number == number && m.state != State::Failed);
-                if taken {
-                    member.record.number = self.free_number();
-                }
+                // A new number: under the old one, members that left meanwhile call it failed.
+                self.retired.push(member.record.number);
+                member.record.number = self.free_number();
                 member.by_bitmap = true;
                 self.seat(member, slot);
             }
@@ -184,11 +183,15 @@ impl Engine {
         Ok(())
     }
 
-    /// The lowest number from the slots on that nobody has, as mdadm gives it.
+    /// The lowest number from the slots on that nobody has, as mdadm gives it, and of these one
+    /// that nobody had: a device that left may come back and say that it is its own.
     fn free_number(&self) -> u32 {
         let first = u32::from(self.shape.slots);
         let taken = |n: &u32| self.health.all().any(|m| m.record.number == *n);
-        (first..).find(|n| !taken(n)).expect("there are more numbers than devices")
+        let mut free = (first..).filter(|n| !taken(n)).take(NUMBERS_TRIED);
+        let lowest = free.clone().next().expect("there are more numbers than devices");
+        let fresh = |n: &u32| !self.retired.contains(n) && self.array.role(*n) == DeviceRole::Spare;
+        free.find(fresh).unwrap_or(lowest)
     }
 
     fn replace(&mut self, device: DeviceId, out: &mut Actions) -> Result<(), Error> {

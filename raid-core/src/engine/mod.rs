@@ -197,6 +197,8 @@ pub struct Engine {
     clear_due: Option<Instant>,
     /// When somebody last asked for data.
     asked_at: Instant,
+    /// Numbers of devices that left.
+    retired: Vec<u32>,
     /// More members failed than the level survives.
     broken: bool,
     /// Why a flush failed on a member that cannot be spared.
@@ -244,6 +246,7 @@ impl Engine {
             bitmap: setup.bitmap,
             clear_due: None,
             asked_at: Instant::default(),
+            retired: Vec::new(),
             trust_unsynced: setup.trust_unsynced,
             read_only: setup.read_only,
             dirty: false,

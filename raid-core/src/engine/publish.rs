@@ -355,6 +355,13 @@ impl Engine {
         if let Some(role) = self.array.roles.get_mut(number) {
             *role = DeviceRole::Faulty;
         }
-        self.changed(out)
+        // A device that was just filled may be what the array lives on now: both must be told at
+        // once.
+        let untold = |m: &super::Member| m.state == State::InSync && m.record.recovery.is_some();
+        let untold = self.health.all().any(untold);
+        match untold {
+            true => self.data_changed(out),
+            false => self.changed(out),
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::{
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::meta::Format;
-use crate::meta::assemble::Options;
+use crate::meta::assemble::{Candidate, Options};
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::collections::BTreeMap;
@@ -58,7 +58,8 @@ impl World {
         let looks = devices.iter().map(|device| assembly::examine(&**device));
         let candidates = looks.collect::<Result<Vec<_>, Error>>()?;
         let options = Options { degraded: true, read_only, ..Options::default() };
-        let decision = assembly::decide(&candidates, &options)?;
+        let decision = assembly::decide(&candidates, &options)
+            .map_err(|error| Error::new(error.kind, format!("{error}\n{}", maps(&candidates))))?;
         let options = StartOptions { read_only, ..StartOptions::default() };
         let (setup, table) = assembly::setup(&decision, &devices, &options, Pool::new(0))?;
         let (setup, format) = (Setup { now, ..setup }, decision.format);
@@ -251,6 +252,19 @@ fn fail_write(disk: &mut Disk, at: Sectors, data: &Shared, rng: &mut Rng) -> Res
     disk.write(at, &data[..Sectors(done).len()])?;
     disk.vanished = rng.once_in(2);
     Err(format!("write error after {done} sectors"))
+}
+
+/// What each disk says, for whoever looks for a bug.
+fn maps(candidates: &[Candidate]) -> String {
+    let found = |c: &Candidate| c.sightings.iter().find_map(|s| s.record.as_ref().ok().cloned());
+    let line = |c: &Candidate| match found(c) {
+        Some(f) => format!(
+            "{}: number {} events {} recovery {:?} roles {:?}\n",
+            c.name, f.member.number, f.array.events, f.member.recovery, f.array.roles
+        ),
+        None => format!("{}: nothing\n", c.name),
+    };
+    candidates.iter().map(line).collect()
 }
 
 /// A disk as a device to examine.

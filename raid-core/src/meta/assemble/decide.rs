@@ -23,7 +23,14 @@ pub fn assemble(
     let mut table = Table::new(freshest, verdicts);
     table.check_startable(&entries, options)?;
     for &entry in &entries {
-        table.place(entry)?;
+        match entries.iter().find(|other| rank::supersedes(other, &entry)) {
+            None => table.place(entry)?,
+            Some(other) => {
+                let number = entry.number();
+                let why = format!("{} has its number {number} now", other.name);
+                table.verdicts.set(entry.index, Fate::Out, why);
+            }
+        }
     }
     table.seat_replacements();
     if options.force {
@@ -146,7 +153,7 @@ impl<'a> Table<'a> {
         }
         // The map counts it, but its own superblock was not told yet: a rebuild had just begun.
         let unaware = !matches!(entry.own_role(), DeviceRole::Active(_));
-        let position = entry.found.member.recovery.or(unaware.then_some(Sectors::ZERO));
+        let position = entry.recovery().or(unaware.then_some(Sectors::ZERO));
         self.take(entry, slot, position);
         Ok(())
     }
@@ -174,7 +181,7 @@ impl<'a> Table<'a> {
         for (slot, entry) in std::mem::take(&mut self.replacements) {
             let Some(seat) = self.seats.get(slot.index()) else { continue };
             match seat {
-                None if entry.found.member.recovery.is_none() => self.take(entry, slot, None),
+                None if entry.recovery().is_none() => self.take(entry, slot, None),
                 Some(_) => self.replacing.push((slot, entry)),
                 None => {}
             }
@@ -187,7 +194,7 @@ impl<'a> Table<'a> {
         for entry in self.stale.clone() {
             let DeviceRole::Active(slot) = entry.own_role() else { continue };
             let is_free = self.seats.get(slot.index()).is_some_and(Option::is_none);
-            let usable = is_free && entry.found.member.recovery.is_none();
+            let usable = is_free && entry.recovery().is_none();
             if !usable || survives(self.array(), &self.incomplete()) {
                 continue;
             }
@@ -302,7 +309,7 @@ impl<'a> Table<'a> {
         self.clear_absent(&mut array);
         let seats = self.seats.into_iter().map(|seat| seat.map(|(e, state)| into_seat(e, state)));
         let replacing = self.replacing.into_iter().map(|(slot, entry)| {
-            let state = match entry.found.member.recovery {
+            let state = match entry.recovery() {
                 Some(at) => SeatState::Recovering(at),
                 None => SeatState::InSync,
             };

@@ -5,6 +5,7 @@ use super::{Candidate, Fate, Options, Refusal, Verdict, words};
 use crate::error::ErrorKind;
 use crate::meta::record::DeviceRole;
 use crate::meta::{Found, Sighting, examine, uuid};
+use crate::units::Sectors;
 
 /// A candidate with the one superblock that counts.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,12 @@ impl Entry<'_> {
     /// The device number.
     pub fn number(&self) -> u32 {
         self.found.member.number
+    }
+
+    /// How far it was filled, if not to the end.
+    pub fn recovery(&self) -> Option<Sectors> {
+        let component = self.found.array.component;
+        self.found.member.recovery.filter(|&at| at < component || component.is_empty())
     }
 
     /// What the member's own map says it is.

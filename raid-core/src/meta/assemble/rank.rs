@@ -12,7 +12,9 @@ pub fn refuse_copies(entries: &[Entry<'_>], verdicts: Verdicts) -> Result<Verdic
         let same = |b: &&Entry<'_>| {
             (b.found.member.device_uuid == a.found.member.device_uuid
                 && a.found.member.device_uuid != [0; 16])
-                || (b.number() == a.number() && b.events() == a.events())
+                || (b.found.member.device_uuid == [0; 16]
+                    && b.number() == a.number()
+                    && b.events() == a.events())
         };
         if let Some(b) = entries[k + 1..].iter().find(same) {
             let reason = format!(
@@ -29,6 +31,15 @@ pub fn refuse_copies(entries: &[Entry<'_>], verdicts: Verdicts) -> Result<Verdic
         }
     }
     Ok(verdicts)
+}
+
+/// True if `other` got the number of `entry` after that had left the array as a spare.
+pub fn supersedes(other: &Entry<'_>, entry: &Entry<'_>) -> bool {
+    let waits = |e: &Entry<'_>| e.own_role() == DeviceRole::Spare;
+    other.index != entry.index
+        && other.number() == entry.number()
+        && waits(entry)
+        && (!waits(other) || other.events() > entry.events())
 }
 
 /// The entry that speaks for the array: of those that are active by their own word the one
