@@ -161,6 +161,13 @@ impl Engine {
         if self.shape.code == Code::None || (lame && self.trust_unsynced && !self.read_only) {
             self.unsynced = None;
         }
+        if self.unsynced.is_some() {
+            // A write that was interrupted may be on a member and not on the device that is to
+            // replace it: that is filled again.
+            for relief in self.health.replacements.iter_mut().flatten() {
+                relief.state = State::Recovering(Sectors::ZERO);
+            }
+        }
         self.jobs.synced = self.unsynced.map(|below| Synced { below, skipped: Vec::new() });
         self.devices_changed(out);
     }

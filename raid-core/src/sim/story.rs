@@ -261,7 +261,11 @@ fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<Worl
         Ok(())
     })?;
     if before != after {
-        return Err("the resync changed what the array holds".into());
+        let differs = (0..before.len()).find(|&i| before[i] != after[i]).unwrap_or_default() / 512;
+        return Err(format!(
+            "the resync changed what the array holds, first at sector {differs}: {:?}",
+            world.status()
+        ));
     }
     check_redundancy(&world)?;
     oracle.settle(&after);
