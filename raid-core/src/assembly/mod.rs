@@ -2,15 +2,18 @@
 //!
 //! [`examine`] looks, [`decide`] chooses (see [`crate::meta::assemble`]), [`start`] runs;
 //! [`make`] writes what [`crate::meta::create`] planned; [`join`](join()) brings a device into a
-//! running array. Looking never writes.
+//! running array. Looking never writes. What a crash left in a partial parity log or a journal is
+//! replayed before an array runs ([`Replayed`]).
 
 mod bitmap;
 mod join;
 mod make;
+mod replay;
 mod start;
 
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
+pub use replay::{JournalState, Replayed};
 pub(crate) use start::check_room;
 pub use start::{StartOptions, setup, start};
 

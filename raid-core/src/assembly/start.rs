@@ -1,6 +1,6 @@
 //! Starting what was decided.
 
-use super::{bitmap, layout_of};
+use super::{bitmap, layout_of, replay};
 use crate::buf::Pool;
 use crate::device;
 use crate::driver::{self, Array};
@@ -90,6 +90,9 @@ pub fn setup(
         id += 1;
     }
     let bitmap = bitmap::load(&array, &assembly.seats, devices, read_only)?;
+    let by_slot = &mut table[..assembly.seats.len()];
+    let done = replay::replay(assembly, &mut array, &*layout, by_slot, devices, read_only)?;
+    let behind = assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events);
     let setup = Setup {
         layout,
         array,
@@ -98,7 +101,7 @@ pub fn setup(
         spares,
         bitmap,
         emit: assembly.format.emit,
-        uneven: assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events),
+        uneven: behind || done.uneven,
         read_only,
         // Assembly lets this combination through only for reading or by force.
         trust_unsynced: !assembly.missing.is_empty(),

@@ -41,6 +41,7 @@ impl Bench {
             assume_clean: false,
             zeroed: true,
             bitmap: None,
+            log: None,
             force: false,
         })
         .unwrap();

@@ -72,6 +72,13 @@ impl Seed {
     }
 }
 
+/// A first number for a log that nothing is known of, made of a device's id and a time: no old
+/// block that may lie there should seem to follow (the kernel takes a random one).
+pub fn fresh_seq(id: &[u8; 16], time: u64) -> u64 {
+    let id = id.iter().fold(0u32, |n, &byte| n.rotate_left(5) ^ u32::from(byte));
+    u64::from(id ^ time as u32)
+}
+
 /// The ring of blocks on the journal device; places are sectors from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {

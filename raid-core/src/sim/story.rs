@@ -141,6 +141,7 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         assume_clean: false,
         zeroed: true,
         bitmap: story.bitmap.then(|| NewBitmap { chunk_bytes: Some(4096) }),
+        log: None,
         force: true,
     };
     let creation = create(&request).map_err(|e| e.to_string())?;

@@ -108,7 +108,7 @@ fn put_member(block: &mut [u8], member: &MemberRecord) -> Result<()> {
     put(block, field::CORRECTED_READS, &member.corrected_reads.to_le_bytes());
     let kept = block[field::DEVFLAGS] & !3;
     block[field::DEVFLAGS] = kept | u8::from(member.write_mostly) | u8::from(member.failfast) << 1;
-    if let Some(at) = member.recovery {
+    if let Some(at) = member.recovery.or(member.journal_tail) {
         put(block, field::RECOVERY_OFFSET, &at.0.to_le_bytes());
     }
     Ok(())
@@ -128,6 +128,12 @@ fn put_areas(block: &mut [u8], member: &MemberRecord) -> Result<()> {
     put(block, field::BBLOG_SIZE, &log_len.to_le_bytes());
     if let Some(at) = member.bitmap_at {
         put(block, field::BITMAP_OFFSET, &distance(at)?.to_le_bytes());
+    }
+    if let Some(ppl) = member.ppl {
+        let at = fit::<i16>("distance from the superblock", distance(ppl.at)?)?;
+        put(block, field::BITMAP_OFFSET, &at.to_le_bytes());
+        let len = fit::<u16>("partial parity log", ppl.len.0)?;
+        put(block, field::PPL_SIZE, &len.to_le_bytes());
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ fn block(format: &'static Format, level: i32) -> (Sectors, Vec<u8>) {
         assume_clean: false,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: false,
     };
     create(&request).unwrap().members.swap_remove(1).superblock
@@ -192,7 +193,8 @@ fn what_may_be_read_but_not_written_says_why() {
     ] {
         let mut block = good.clone();
         put(&mut block, field::FEATURES, &bits.to_le_bytes());
-        put(&mut block, field::BITMAP_OFFSET, &24i32.to_le_bytes());
+        // A bitmap far behind the superblock, or 16 sectors of partial parity 24 behind it.
+        put(&mut block, field::BITMAP_OFFSET, &0x10_0018_i32.to_le_bytes());
         sign(&mut block);
         let found = (V1_2.parse)(&block, at, DEVICE).unwrap();
         assert_eq!(found.writable().is_ok(), writable, "{bits:#x}");
