@@ -37,6 +37,26 @@ fn story(seed: u64) -> Story {
         events: 1 + rng.below(6),
         life: false,
         bitmap: false,
+        ppl: false,
+    }
+}
+
+/// A RAID 5 with a partial parity log.
+fn logged(seed: u64) -> Story {
+    let mut rng = Rng::new(seed);
+    let chunk = Sectors(*rng.pick(&[8, 16, 32]));
+    Story {
+        seed,
+        level: 5,
+        layout: rng.below(4) as u32,
+        slots: 3 + rng.below(4) as u16,
+        chunk,
+        height: chunk.times(4 + rng.below(8)),
+        ops: 20 + rng.below(200),
+        events: 1 + rng.below(6),
+        life: false,
+        bitmap: false,
+        ppl: true,
     }
 }
 
@@ -114,4 +134,10 @@ fn stories_of_all_levels_end_well() {
 fn lives_of_all_levels_end_well() {
     let total = campaign(life);
     assert!(total.ops < 10_000 || total.changes > 0 && total.filled > 0);
+}
+
+#[test]
+fn with_a_partial_parity_log_a_crash_and_a_lost_member_lose_nothing_else() {
+    let total = campaign(logged);
+    assert!(total.crashes > 0, "{total:?}");
 }

@@ -1,6 +1,7 @@
 //! Starting what was decided.
 
-use super::{bitmap, layout_of, replay};
+use super::replay::{self, Replayed};
+use super::{bitmap, layout_of};
 use crate::buf::Pool;
 use crate::device;
 use crate::driver::{self, Array};
@@ -8,6 +9,8 @@ use crate::engine::{DeviceId, Member, Setup, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::{Assembly, Seat, SeatState};
+use crate::meta::md1::emit;
+use crate::meta::record::ArrayRecord;
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::sync::Arc;
@@ -36,19 +39,22 @@ pub fn start(
     devices: &[device::Shared],
     options: &StartOptions,
 ) -> Result<Array> {
-    let (setup, table) = setup(assembly, devices, options)?;
+    let mut devices = devices.to_vec();
+    let (setup, table) = setup(assembly, &mut devices, options)?;
     let device = |index: Option<usize>| index.and_then(|index| devices.get(index).cloned());
     let table = table.into_iter().map(device).collect();
     Ok(Array::start(setup, table, options.driver.clone()))
 }
 
 /// What the engine must know to start the array, and by device id which of `devices` it is.
+/// What logs hold is replayed; where nothing may be written, overlays in memory take the places
+/// of members in `devices`.
 ///
 /// # Errors
 /// As [`start`].
 pub fn setup(
     assembly: &Assembly,
-    devices: &[device::Shared],
+    devices: &mut [device::Shared],
     options: &StartOptions,
 ) -> Result<(Setup, Vec<Option<usize>>)> {
     let mut array = assembly.array.clone();
@@ -73,7 +79,9 @@ pub fn setup(
             SeatState::InSync => State::InSync,
             SeatState::Recovering(at) => State::Recovering(at),
         };
-        Ok(Member::new(DeviceId(id), seat.name.clone(), seat.member.clone(), state))
+        let mut record = seat.member.clone();
+        emit::say_ring(&mut record);
+        Ok(Member::new(DeviceId(id), seat.name.clone(), record, state))
     };
     let members: Vec<Option<Member>> = (assembly.seats.iter().enumerate())
         .map(|(slot, seat)| seat.as_ref().map(|seat| join(seat, slot)).transpose())
@@ -90,8 +98,12 @@ pub fn setup(
         id += 1;
     }
     let bitmap = bitmap::load(&array, &assembly.seats, devices, read_only)?;
-    let by_slot = &mut table[..assembly.seats.len()];
-    let done = replay::replay(assembly, &mut array, &*layout, by_slot, devices, read_only)?;
+    let done = replayed(assembly, &mut array, &*layout, devices, read_only)?;
+    if done.wrote() {
+        // Replay wrote to the members only: what is to replace one of them is filled anew.
+        let filled = replacements.iter_mut().flatten();
+        filled.for_each(|member| member.state = State::Recovering(Sectors::ZERO));
+    }
     let behind = assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events);
     let setup = Setup {
         layout,
@@ -111,12 +123,28 @@ pub fn setup(
     Ok((setup, table))
 }
 
+/// Replays the logs of the members.
+fn replayed(
+    assembly: &Assembly,
+    array: &mut ArrayRecord,
+    layout: &dyn Layout,
+    devices: &mut [device::Shared],
+    read_only: bool,
+) -> Result<Replayed> {
+    let seats = assembly.seats.iter();
+    let device = |seat: &Option<Seat>| devices.get(seat.as_ref()?.candidate).cloned();
+    let mut seated: Vec<Option<device::Shared>> = seats.clone().map(device).collect();
+    let done = replay::replay(assembly, array, layout, &mut seated, devices, read_only)?;
+    for (seat, device) in seats.zip(seated) {
+        if let (Some(seat), Some(device)) = (seat, device) {
+            devices[seat.candidate] = device;
+        }
+    }
+    Ok(done)
+}
+
 /// The data the layout will use must lie on the device.
-pub(crate) fn check_room(
-    array: &crate::meta::record::ArrayRecord,
-    device: &dyn device::Device,
-    seat: &Seat,
-) -> Result<()> {
+pub(crate) fn check_room(array: &ArrayRecord, device: &dyn device::Device, seat: &Seat) -> Result<()> {
     let used = array.component.max(seat.member.data_len);
     let end = seat.member.data_at.0.checked_add(used.0);
     match end.is_some_and(|end| end <= device.facts().sectors.0) {

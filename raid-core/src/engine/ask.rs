@@ -109,7 +109,10 @@ impl Engine {
         }
         let len = Sectors::floor_bytes(data.len() as u64);
         let end = at + len;
-        let bands = plan::split(&*self.layout, at, len);
+        let mut bands = plan::split(&*self.layout, at, len);
+        if let Some(rows) = self.log_room {
+            bands = plan::shortened(bands, rows);
+        }
         let marks: Vec<Option<u64>> = bands.iter().map(|band| self.mark(band)).collect();
         let flights: Vec<Flight> = bands
             .into_iter()

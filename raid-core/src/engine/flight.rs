@@ -4,10 +4,12 @@ use super::Member;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
 use super::health::{DeviceId, Devices};
+use super::log;
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
 use crate::layout::{Code, Role, Unit};
+use crate::meta::md_ppl::Entry;
 use crate::plan::{self, Band, Phase, Plan, Units};
 use crate::units::{Sectors, SlotSet};
 use smallvec::SmallVec;
@@ -51,6 +53,8 @@ pub(super) struct Flight {
     unreadable: Devices,
     /// The version that makes this write's bits in the bitmap durable, once they are set.
     pub marked: Option<u64>,
+    /// The log that speaks of this write, durably.
+    pub lane: Option<DeviceId>,
     failed_reads: bool,
     locked: bool,
     generation: u64,
@@ -71,6 +75,7 @@ impl Flight {
             keeps: SmallVec::new(),
             unreadable: Devices::new(),
             marked: None,
+            lane: None,
             failed_reads: false,
             locked: false,
             generation: 0,
@@ -91,6 +96,22 @@ impl Flight {
             self.keeps.push((unit, keep));
             self.kind = Kind::Fill;
         }
+    }
+
+    /// What a partial parity log says of this write, with the partial parity: none where every
+    /// data unit is written.
+    pub fn log_entry(&self) -> (Entry, &[u8]) {
+        let Band { stripe, first, last, .. } = &self.band;
+        let partial = self.cells.partial.as_deref().unwrap_or_default();
+        let data = self.band.height().times((last - first + 1).into());
+        let p = stripe.units.iter().find(|u| u.role == Role::P);
+        let slot = p.expect("only stripes with parity are logged").slot;
+        (log::entry(self.band.array_at(*first), data, slot, partial), partial)
+    }
+
+    /// True if every data unit of the stripe is written.
+    fn is_full(&self) -> bool {
+        (self.band.last - self.band.first + 1) as usize == self.band.stripe.data().count()
     }
 
     /// Drops what was read, but for the buffers the ask waits for.
@@ -164,11 +185,15 @@ impl Engine {
         let heal = !self.read_only && flight.kind == Kind::Read && !flight.unreadable.is_empty();
         let consistent = self.is_consistent(&self.flights[id].band);
         let targets = self.unfilled(id);
+        let logs = self.has_logs();
         let flight = &mut self.flights[id];
         let planned = match flight.kind {
             Kind::Read => plan::read(&flight.band, code, &access, heal),
             Kind::Fill => plan::read(&flight.band, code, &access, false),
-            Kind::Write => plan::write(&flight.band, code, &access, consistent),
+            Kind::Write => {
+                let plan = plan::write(&flight.band, code, &access, consistent);
+                if logs { plan.map(|plan| plan::logged(plan, &flight.band)) } else { plan }
+            }
             Kind::Repair => plan::repair(&flight.band, code, &access),
             Kind::Recover => plan::recover(&flight.band, code, &access, &targets),
             // What did not read is rewritten; there is nothing to compare it with.
@@ -267,6 +292,12 @@ impl Engine {
                     let source = self.first_copy(id);
                     return self.issue_work(id, Task::Compare { source }, out);
                 }
+                Phase::Log if flight.is_full() => return self.queue_log(id, out),
+                Phase::Log => {
+                    let data = (flight.band.first..=flight.band.last).collect();
+                    let task = Task::Partial { parity: parity(flight), data };
+                    return self.issue_work(id, task, out);
+                }
                 Phase::Answer if flight.kind == Kind::Fill => return self.fill(id, out),
                 Phase::Answer => self.answer(id),
                 Phase::Commit(units) => return self.commit(id, &units, out),
@@ -328,13 +359,17 @@ impl Engine {
     pub(super) fn work_done(&mut self, id: FlightId, work: Box<Work>, out: &mut Actions) {
         let flight = &mut self.flights[id];
         flight.cells = work.cells;
-        if matches!(flight.plan.phases.get(flight.phase - 1), Some(Phase::Compare)) {
-            self.mismatched(work.mismatches);
-            if work.mismatches == 0 {
-                return self.finish(id, out);
+        match flight.plan.phases.get(flight.phase - 1) {
+            Some(Phase::Compare) => {
+                self.mismatched(work.mismatches);
+                if work.mismatches == 0 {
+                    return self.finish(id, out);
+                }
+                self.advance(id, out);
             }
+            Some(Phase::Log) => self.queue_log(id, out),
+            _ => self.advance(id, out),
         }
-        self.advance(id, out);
     }
 
     /// The bytes of a write that are to keep what the array holds are put into its payload.
@@ -387,7 +422,10 @@ impl Engine {
         let code = self.shape.code;
         let flight = &mut self.flights[id];
         if flight.kind == Kind::Write {
-            let due = self.dirty_version.max(flight.marked.unwrap_or(0));
+            // A member that a log or parity could not be written to must not come back unnoticed:
+            // with a log nothing is made consistent again after a crash but what the log says.
+            let failure = if self.log_room.is_some() { self.failure_version } else { 0 };
+            let due = self.dirty_version.max(flight.marked.unwrap_or(0)).max(failure);
             if !self.publisher.is_durable(due) {
                 flight.phase -= 1;
                 return self.wait_durable(due, Waiter::Flight(id));
@@ -408,6 +446,9 @@ impl Engine {
                 true => self.refuse(id, "no member is left to write to", out),
                 false => self.advance(id, out),
             };
+        }
+        if let Some(lane) = self.flights[id].lane {
+            self.touch(lane, receivers.iter().flat_map(|(_, devices)| devices.iter().copied()));
         }
         self.flights[id].pending = pending;
         self.stats.member_writes += pending as u64;
@@ -503,6 +544,9 @@ impl Engine {
         match flight.owner {
             Owner::Ask(ask) => self.flight_over(ask, flight.trouble, out),
             Owner::Job(at) => self.step_done(at, &flight.band, flight.trouble, out),
+        }
+        if let Some(lane) = flight.lane {
+            self.leave_lane(lane, out);
         }
         for flight in next {
             self.granted(flight, out);

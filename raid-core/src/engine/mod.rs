@@ -17,6 +17,8 @@
 //! 8. Lost units are never solved from parity that may be wrong, unless the user took that risk.
 //! 9. Memory is bounded by what is asked at once: a flight holds at most the units of its band.
 //! 10. `step` is deterministic.
+//! 11. Where there is a partial parity log, no parity is written before the log durably says
+//!     what it follows from.
 
 mod ask;
 mod bitmap;
@@ -26,6 +28,7 @@ mod flight;
 mod flush;
 mod health;
 mod job;
+mod log;
 mod manage;
 mod pace;
 mod publish;
@@ -44,7 +47,7 @@ pub use pace::Limits;
 pub use status::{Progress, Stats, Status};
 
 use crate::buf::{Buf, Pool, Shared};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Code, Layout, Shape};
 use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::time::{Instant, Span};
 use crate::units::{Sectors, StripeNo};
@@ -133,6 +136,7 @@ enum Target {
     Work(FlightId),
     Publish(DeviceId),
     Flush(DeviceId),
+    Log { lane: DeviceId, device: DeviceId },
 }
 
 /// Who waits for superblocks to be durable.
@@ -183,6 +187,8 @@ pub struct Engine {
     health: Health,
     /// Redundancy is consistent below this; `None`: everywhere.
     unsynced: Option<Sectors>,
+    /// The same as it is known to be durable on the members.
+    unsynced_durably: Option<Sectors>,
     trust_unsynced: bool,
     read_only: bool,
     /// The members say (or are about to say) that writes may be under way.
@@ -193,6 +199,9 @@ pub struct Engine {
     /// Sectors of the units of a stripe.
     stripe_len: Sectors,
     bitmap: Option<Bitmap>,
+    logs: log::Logs,
+    /// Most rows a write may have where it is told to a partial parity log; `None`: there is none.
+    log_room: Option<Sectors>,
     /// When a look at bits that may be cleared is due.
     clear_due: Option<Instant>,
     /// When somebody last asked for data.
@@ -227,8 +236,13 @@ impl Engine {
             0 => Sectors(1),
             _ => setup.layout.stripe(StripeNo(0)).len,
         };
+        let areas = setup.members.iter().flatten().filter_map(|m| m.record.ppl);
+        let log_room = areas.map(log::room).min().filter(|_| shape.code == Code::P);
         let mut engine = Engine {
+            logs: log::Logs::default(),
+            log_room,
             unsynced: setup.array.resync,
+            unsynced_durably: setup.array.resync,
             layout: setup.layout,
             shape,
             pool: setup.pool,
@@ -283,6 +297,7 @@ impl Engine {
                 }
                 Target::Publish(device) => self.published(device, failed, out),
                 Target::Flush(device) => self.flushed(device, failed, out),
+                Target::Log { lane, device } => self.log_done((lane, device), failed, out),
                 Target::Work(_) => panic!("parity work is answered by Computed"),
             },
             Event::Computed(op, work) => match self.ops.remove(op) {

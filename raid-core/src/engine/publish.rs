@@ -231,7 +231,15 @@ impl Engine {
             _ => self.array.resync.or(self.unsynced),
         };
         let unclean = self.dirty || (self.shape.code != Code::None && !settled);
-        self.array.resync = if unclean { Some(Sectors::ZERO) } else { unsynced };
+        if let Some(reached) = reached.filter(|_| settled) {
+            self.unsynced_durably = reached.unsynced;
+        }
+        self.array.resync = match (unclean, self.unsynced_durably) {
+            // A log knows what is under way: only what was never made consistent is in doubt.
+            (true, Some(from)) if self.has_logs() => Some(from),
+            (true, _) => Some(Sectors::ZERO),
+            (false, _) => unsynced,
+        };
         let whole = self.health.degraded().is_empty();
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.follow(self.array.events, whole);

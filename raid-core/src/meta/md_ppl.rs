@@ -30,6 +30,8 @@ pub const HEADER_LEN: Sectors = Sectors(8);
 pub const ENTRIES_MAX: usize = 148;
 /// Most partial parity in one log: `PPL_SPACE_SIZE`, 128 KiB. A shorter area has less.
 pub const PARITY_MAX: Sectors = Sectors::kib(128);
+/// The shortest area that is used as a ring, by the kernel and by us: two of the largest logs.
+pub const RING_MIN: Sectors = Sectors(2 * (PARITY_MAX.0 + HEADER_LEN.0));
 /// Sectors mdadm gives the area: 1 MiB.
 pub const AREA_LEN: Sectors = Sectors::kib(1024);
 

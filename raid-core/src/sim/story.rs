@@ -9,7 +9,7 @@ use super::world::World;
 use crate::code;
 use crate::engine::{Ask, DeviceId, Manage, Outcome, State, SyncAction};
 use crate::layout::{Code, Layout, Role, Stripe};
-use crate::meta::create::{NewBitmap, NewMember, Request, create};
+use crate::meta::create::{NewBitmap, NewLog, NewMember, Request, create};
 use crate::meta::md1;
 use crate::time::Instant;
 use crate::units::{Sectors, Slot, SlotSet, StripeNo};
@@ -37,6 +37,8 @@ pub struct Story {
     pub life: bool,
     /// The array has a write-intent bitmap.
     pub bitmap: bool,
+    /// The array, a RAID 5, keeps a partial parity log.
+    pub ppl: bool,
 }
 
 /// What happened.
@@ -90,7 +92,7 @@ pub fn run(story: &Story) -> Result<Report, String> {
         report.add(&world);
         users.forget();
         report.crashes += 1;
-        match crash(world, &mut oracle, &mut rng)? {
+        match crash(story, world, &mut oracle, &mut rng)? {
             Some(next) => world = next,
             None => {
                 report.write_hole = true;
@@ -120,7 +122,7 @@ impl Report {
 }
 
 fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
-    let data_at = Sectors(2048);
+    let data_at = Sectors(if story.ppl { 4096 } else { 2048 });
     let sectors = data_at + story.height;
     let member = |_| {
         let device_uuid = std::array::from_fn(|_| rng.number() as u8);
@@ -141,14 +143,14 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         assume_clean: false,
         zeroed: true,
         bitmap: story.bitmap.then(|| NewBitmap { chunk_bytes: Some(4096) }),
-        log: None,
+        log: story.ppl.then_some(NewLog::Ppl),
         force: true,
     };
     let creation = create(&request).map_err(|e| e.to_string())?;
     let mut disks = Vec::new();
     for planned in creation.members {
         let mut disk = Disk::new(sectors);
-        let areas = [planned.bitmap, Some(planned.superblock)];
+        let areas = [planned.bitmap, planned.log, Some(planned.superblock)];
         for (at, bytes) in areas.into_iter().flatten() {
             disk.write(at, &bytes)?;
         }
@@ -223,23 +225,40 @@ fn lame(code: Code, error: &crate::error::Error) -> bool {
 
 /// Cuts the power, starts again, checks what is left; sometimes more than once, and sometimes
 /// the story goes on before the resync is done. `None`: not startable, as it should be.
-fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<World>, String> {
+fn crash(
+    story: &Story,
+    world: World,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+) -> Result<Option<World>, String> {
     let mut world = world;
     let mut before = Vec::new();
     loop {
         let now = world.now();
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
+        let left = if story.ppl { disks.clone() } else { Vec::new() };
         world = match World::start(disks, false, now) {
             Ok(world) => world,
             Err(error) if lame(code, &error) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         oracle.crashed();
+        let status = world.status();
+        if status.degraded.is_empty() {
+            check_hole(&left, oracle, now, rng)?;
+        }
         before.clear();
         read_all(&mut world, rng, |at, data| {
             before.extend_from_slice(data);
-            oracle.check_crash(at, data)
+            match status.degraded.is_empty() {
+                true => oracle.check_crash(at, data),
+                false => oracle.check_hole(at, data),
+            }
         })?;
+        if !status.degraded.is_empty() && story.ppl {
+            // What was being written where a member is gone may be anything, but is that now.
+            oracle.settle(&before);
+        }
         if !rng.once_in(4) {
             break;
         }
@@ -266,6 +285,24 @@ fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<Worl
     check_redundancy(&world)?;
     oracle.settle(&after);
     Ok(Some(world))
+}
+
+/// What a partial parity log is for: after a crash any one member may be lost, too, and all that
+/// was not being written is there.
+fn check_hole(disks: &[Disk], oracle: &Oracle, now: Instant, rng: &mut Rng) -> Result<(), String> {
+    for slot in 0..disks.len() {
+        let mut left = disks.to_vec();
+        left[slot] = Disk::new(left[slot].sectors());
+        let mut world = match World::start(left, false, now) {
+            Ok(world) => world,
+            // Parity was still being made when the power went: no log tells what it should be.
+            Err(error) if lame(Code::P, &error) => continue,
+            Err(error) => return Err(error.to_string()),
+        };
+        read_all(&mut world, rng, |at, data| oracle.check_hole(at, data))
+            .map_err(|e| format!("slot {slot} lost after a crash: {e}"))?;
+    }
+    Ok(())
 }
 
 /// True if reads may be refused, or parity may be wrong for good: a member or a sector was lost

@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::rng::Rng;
 use crate::assembly::{self, StartOptions};
 use crate::buf::{Pool, Shared};
-use crate::device;
+use crate::device::{self, read_at};
 use crate::engine::{
     Action, Actions, Ask, AskId, DeviceId, Engine, Event, Io, OpId, Outcome, Setup, Status,
 };
@@ -52,15 +52,19 @@ impl World {
     /// Starts the array whose superblocks are on `disks`, as of `now`, also with members missing.
     /// Disks that have no place in it wait beside.
     pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, Error> {
-        let devices: Vec<device::Shared> = disks.iter().enumerate().map(snapshot).collect();
+        let mut devices: Vec<device::Shared> = disks.iter().enumerate().map(snapshot).collect();
         let looks = devices.iter().map(|device| assembly::examine(&**device));
         let candidates = looks.collect::<Result<Vec<_>, Error>>()?;
         let options = Options { degraded: true, read_only, ..Options::default() };
         let decision = assembly::decide(&candidates, &options)?;
         let options = StartOptions { read_only, ..StartOptions::default() };
-        let (setup, table) = assembly::setup(&decision, &devices, &options)?;
+        let (setup, table) = assembly::setup(&decision, &mut devices, &options)?;
         let (setup, format) = (Setup { pool: Pool::new(0), now, ..setup }, decision.format);
         let (layout, pool) = (setup.layout.clone(), setup.pool.clone());
+        let mut disks = disks;
+        if !read_only {
+            take_back(&mut disks, &devices)?;
+        }
         let mut disks: Vec<Option<Disk>> = disks.into_iter().map(Some).collect();
         let size = disks.iter().flatten().map(Disk::sectors).max().unwrap_or_default();
         let mut take = |index: Option<usize>| {
@@ -255,4 +259,22 @@ fn snapshot((index, disk): (usize, &Disk)) -> device::Shared {
     let device = device.expect("a simulated disk fits in memory");
     device::write_at(&device, Sectors::ZERO, disk.bytes()).expect("memory takes writes");
     Arc::new(device)
+}
+
+/// Writes what a replay of logs changed on the snapshots to their disks, durably.
+fn take_back(disks: &mut [Disk], devices: &[device::Shared]) -> Result<(), Error> {
+    const BLOCK: usize = 4096;
+    for (disk, device) in disks.iter_mut().zip(devices) {
+        let mut bytes = vec![0; disk.sectors().len()];
+        read_at(&**device, Sectors::ZERO, &mut bytes).map_err(|e| Error::io("a snapshot", e))?;
+        for (index, block) in bytes.chunks(BLOCK).enumerate() {
+            let at = index * BLOCK;
+            if disk.bytes()[at..at + block.len()] != *block {
+                let written = disk.write(Sectors::floor_bytes(at as u64), block);
+                written.map_err(Error::invalid)?;
+            }
+        }
+        disk.flush(disk.mark()).map_err(Error::invalid)?;
+    }
+    Ok(())
 }

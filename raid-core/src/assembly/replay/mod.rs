@@ -44,6 +44,13 @@ pub struct Replayed {
     pub journal: Option<JournalState>,
 }
 
+impl Replayed {
+    /// True if anything on the members was put right.
+    pub fn wrote(&self) -> bool {
+        self.entries + self.rows + self.merged > 0
+    }
+}
+
 /// Replays the logs of `assembly` on its members (`seated`, by slot) and its journal (among
 /// `devices`, which are as the candidates were), and brings `array` up to date. With `read_only`
 /// the members in `seated` are replaced by overlays in memory where anything had to be written.

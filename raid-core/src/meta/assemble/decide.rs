@@ -326,9 +326,9 @@ impl<'a> Table<'a> {
         let state = "its write journal is missing or stale, and the last writes may be there alone";
         if !options.force {
             let reason = format!(
-                "array {} cannot be started: {state}; give the journal device, or read what the \
+                "{} cannot be started: {state}; give the journal device, or read what the \
                  members hold with --force --read-only",
-                self.name()
+                self.title()
             );
             return Err(self.refuse(ErrorKind::Refused, reason));
         }

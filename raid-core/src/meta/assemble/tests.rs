@@ -297,10 +297,10 @@ cases! {
     }, [], "" => "Refused";
     a_degraded_array_with_its_journal:
         journaled(&[10, 10, 10, 10]), [1], "degraded" => "[U_U] journal read-only";
-    a_ppl: with_ppl(|a| a), [], "" => "[UUU] read-only";
-    a_ppl_that_is_dirty: with_ppl(|a| a.dirty(0)), [], "" => "[UUU] dirty read-only";
+    a_ppl: with_ppl(|a| a), [], "" => "[UUU]";
+    a_ppl_that_is_dirty: with_ppl(|a| a.dirty(0)), [], "" => "[UUU] dirty";
     a_ppl_that_is_dirty_and_degraded:
-        with_ppl(|a| a.dirty(0)), [1], "degraded" => "[U_U] dirty read-only";
+        with_ppl(|a| a.dirty(0)), [1], "degraded" => "[U_U] dirty";
     a_ppl_cannot_stand_in_for_a_resync: with_ppl(|a| a.dirty(8)), [1], "degraded" => "Refused";
     a_reshape_cannot_be_mapped: bent(5, 3, |a| {
         a.all(field::FEATURES, &4u32.to_le_bytes())

@@ -146,7 +146,7 @@ pub struct PlannedMember {
 pub fn check_room(request: &Request, sectors: Sectors) -> Result<()> {
     let chunk = chunk(request)?;
     let data_at = place::data_at(request, chunk)?;
-    let room = place::room(request.format, sectors, data_at)?;
+    let room = place::room(request, sectors, data_at)?;
     let unit = unit(chunk);
     match room >= unit {
         true => Ok(()),

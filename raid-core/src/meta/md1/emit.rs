@@ -6,9 +6,9 @@
 use super::features;
 use super::packet::{HEAD, MAGIC, MAX_DEV, MAX_SECTOR, Packet, checksum, field};
 use crate::error::{Error, Result};
-use crate::meta::bad_blocks;
 use crate::meta::bytes::put;
 use crate::meta::record::{Area, ArrayRecord, DeviceRole, MemberRecord, Reshape};
+use crate::meta::{bad_blocks, md_ppl};
 use crate::units::{SECTOR, Sectors};
 
 /// The role map grows to fill whole sectors, as mdadm makes it: 128 entries for small arrays.
@@ -36,6 +36,17 @@ pub fn emit(array: &ArrayRecord, member: &MemberRecord) -> Result<(Sectors, Vec<
     block.truncate((len as u64).next_multiple_of(SECTOR) as usize);
     block[len..].fill(0);
     Ok((member.super_at, block))
+}
+
+/// Says that the partial parity log of `member` is a ring of several logs, if it is long enough
+/// for that: the kernel does so at its first update.
+pub fn say_ring(member: &mut MemberRecord) {
+    let bits = Packet::new(&member.raw).features();
+    let is_ring = member.ppl.is_some_and(|area| area.len >= md_ppl::RING_MIN);
+    if is_ring && bits & features::PPL != 0 && member.raw.len() >= HEAD {
+        let bits = bits & !features::PPL | features::MULTIPLE_PPLS;
+        put(&mut member.raw, field::FEATURES, &bits.to_le_bytes());
+    }
 }
 
 /// The member's bad-block log and its sector; `None` if the member has no place for one.
