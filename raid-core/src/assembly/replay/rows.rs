@@ -72,7 +72,7 @@ impl Rows {
 
 /// The row and the data unit of array sector `at`.
 fn locate(layout: &dyn Layout, at: Sectors) -> Result<(Sectors, u16)> {
-    let end = at.0.checked_add(BLOCK.0).unwrap_or(u64::MAX);
+    let end = at.0.saturating_add(BLOCK.0);
     if end > layout.shape().size.0 {
         return Err(beyond(format!("array sector {at}")));
     }

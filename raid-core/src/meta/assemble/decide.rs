@@ -139,10 +139,8 @@ impl<'a> Table<'a> {
             Some(format!("it has {} events, but no member has as many", entry.events()))
         } else if role != DeviceRole::Journal {
             Some(format!("{} does not count it as the journal", self.freshest.name))
-        } else if let Some(other) = self.journal {
-            Some(format!("{} is the journal already", other.name))
         } else {
-            None
+            self.journal.map(|other| format!("{} is the journal already", other.name))
         };
         match out {
             Some(why) => self.verdicts.set(entry.index, Fate::Out, why),
