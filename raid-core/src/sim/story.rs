@@ -142,7 +142,7 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         data_at: Some(data_at),
         assume_clean: false,
         zeroed: true,
-        bitmap: story.bitmap.then(|| NewBitmap { chunk_bytes: Some(4096) }),
+        bitmap: story.bitmap.then_some(NewBitmap { chunk_bytes: Some(4096) }),
         log: story.ppl.then_some(NewLog::Ppl),
         force: true,
     };
