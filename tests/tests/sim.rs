@@ -64,7 +64,7 @@ fn logged(seed: u64) -> Story {
 fn life(seed: u64) -> Story {
     let story = story(seed);
     let redundant = !matches!(story.level, -1 | 0);
-    Story { life: redundant, bitmap: redundant && seed % 2 == 0, ..story }
+    Story { life: redundant, bitmap: redundant && seed.is_multiple_of(2), ..story }
 }
 
 fn play(story: Story) -> Report {

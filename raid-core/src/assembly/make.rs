@@ -53,8 +53,8 @@ pub fn data_is_zero(device: &dyn Device, from: Sectors) -> bool {
 }
 
 /// Writes the new members: logs and bitmap first, superblock last, each made durable. `devices`
-/// in the order of [`Creation::members`], the journal last. Superblocks elsewhere on a member are wiped, so that
-/// nobody finds two.
+/// in the order of [`Creation::members`], the journal last. Superblocks elsewhere on a member are
+/// wiped, so that nobody finds two.
 pub fn make(creation: &Creation, devices: &[device::Shared]) -> Result<()> {
     let planned: Vec<&PlannedMember> = creation.members.iter().chain(&creation.journal).collect();
     assert_eq!(planned.len(), devices.len(), "one device for each planned member");

@@ -144,7 +144,11 @@ fn replayed(
 }
 
 /// The data the layout will use must lie on the device.
-pub(crate) fn check_room(array: &ArrayRecord, device: &dyn device::Device, seat: &Seat) -> Result<()> {
+pub(crate) fn check_room(
+    array: &ArrayRecord,
+    device: &dyn device::Device,
+    seat: &Seat,
+) -> Result<()> {
     let used = array.component.max(seat.member.data_len);
     let end = seat.member.data_at.0.checked_add(used.0);
     match end.is_some_and(|end| end <= device.facts().sectors.0) {

@@ -1,15 +1,16 @@
 //! A plan in progress on one band: the phase it is in, what it waits for, its bytes.
 
+mod answer;
+mod told;
+
 use super::Member;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
 use super::health::{DeviceId, Devices};
-use super::log;
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
 use crate::layout::{Code, Role, Unit};
-use crate::meta::md_ppl::Entry;
 use crate::plan::{self, Band, Phase, Plan, Units};
 use crate::units::{Sectors, SlotSet};
 use smallvec::SmallVec;
@@ -96,22 +97,6 @@ impl Flight {
             self.keeps.push((unit, keep));
             self.kind = Kind::Fill;
         }
-    }
-
-    /// What a partial parity log says of this write, with the partial parity: none where every
-    /// data unit is written.
-    pub fn log_entry(&self) -> (Entry, &[u8]) {
-        let Band { stripe, first, last, .. } = &self.band;
-        let partial = self.cells.partial.as_deref().unwrap_or_default();
-        let data = self.band.height().times((last - first + 1).into());
-        let p = stripe.units.iter().find(|u| u.role == Role::P);
-        let slot = p.expect("only stripes with parity are logged").slot;
-        (log::entry(self.band.array_at(*first), data, slot, partial), partial)
-    }
-
-    /// True if every data unit of the stripe is written.
-    fn is_full(&self) -> bool {
-        (self.band.last - self.band.first + 1) as usize == self.band.stripe.data().count()
     }
 
     /// Drops what was read, but for the buffers the ask waits for.
@@ -369,52 +354,6 @@ impl Engine {
             }
             Some(Phase::Log) => self.queue_log(id, out),
             _ => self.advance(id, out),
-        }
-    }
-
-    /// The bytes of a write that are to keep what the array holds are put into its payload.
-    fn fill(&mut self, id: FlightId, out: &mut Actions) {
-        let copy = self.shape.code == Code::Copy;
-        let flight = &mut self.flights[id];
-        for (unit, keep) in std::mem::take(&mut flight.keeps) {
-            let unit = unit as usize;
-            let old = flight.was_read(copy, unit).expect("the unit to complete was read");
-            let new = flight.cells.new[unit].as_deref().expect("the payload was given");
-            let mut whole = Buf::copy_of(new);
-            whole[..keep.head].copy_from_slice(&old[..keep.head]);
-            let tail = whole.len() - keep.tail;
-            whole[tail..].copy_from_slice(&old[tail..]);
-            flight.cells.new[unit] = Some(whole.freeze());
-        }
-        flight.kind = Kind::Write;
-        self.plan_flight(id, out);
-    }
-
-    /// Gives the wanted units to the ask. What is to be healed afterwards is kept as a copy.
-    fn answer(&mut self, id: FlightId) {
-        let flight = &mut self.flights[id];
-        let Owner::Ask(ask) = flight.owner else { panic!("only asks are answered") };
-        let copy = self.shape.code == Code::Copy;
-        let healed = match flight.plan.phases.last() {
-            Some(Phase::Commit(units)) => units.clone(),
-            _ => Units::new(),
-        };
-        for unit in healed.into_iter().map(usize::from) {
-            let content = flight.was_read(copy, unit).expect("what is healed was read or solved");
-            let content = Buf::copy_of(content).freeze();
-            flight.cells.new[if copy { 0 } else { unit }] = Some(content);
-            self.stats.healed += 1;
-        }
-        let mut pieces: SmallVec<[(usize, Buf); 8]> = SmallVec::new();
-        for (unit, place) in std::mem::take(&mut flight.places) {
-            let cell = match copy {
-                true => flight.cells.old.iter_mut().find_map(Option::take),
-                false => flight.cells.old[unit as usize].take(),
-            };
-            pieces.push((place, cell.expect("a wanted unit is filled")));
-        }
-        for (place, piece) in pieces {
-            self.piece_read(ask, place, piece);
         }
     }
 

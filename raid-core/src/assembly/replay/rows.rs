@@ -2,8 +2,8 @@
 //!
 //! A row is the 4 KiB at the same sector of every member. The order is that of the log, and the
 //! rules are those of the kernel (`r5c_recovery_analyze_meta_block`): parity completes the data
-//! before it; data that comes for a complete row begins a new one; all that came before a row was flushed
-//! is done.
+//! before it; data that comes for a complete row begins a new one; all that came before a row was
+//! flushed is done.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Code, Layout};

@@ -12,18 +12,19 @@
 //! - A name may use all 32 bytes; mdadm cuts the last one off.
 
 mod breakdown;
+mod log;
 mod place;
 #[cfg(test)]
 mod tests;
 
 pub use breakdown::Breakdown;
+pub use log::NewLog;
 
 use super::md_bitmap::{self, Bitmap};
-use super::md_journal::{self, Meta, Seed};
 use super::md1::{self, features, packet};
 use super::record::{Area, ArrayRecord, DeviceRole, MemberRecord};
 use super::sizes::Copies;
-use super::{Format, Placed, bytes, md_ppl};
+use super::{Format, bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::units::{Sectors, Slot, SlotSet};
@@ -34,8 +35,6 @@ pub const CHUNK_DEFAULT: Sectors = Sectors::kib(512);
 const MIRROR_ROUNDING: Sectors = Sectors::kib(64);
 /// Seconds between bitmap sweeps of the kernel.
 const DAEMON_SLEEP: u32 = 5;
-/// The kernel keeps partial parity for so many members.
-const PPL_SLOTS_MAX: usize = 64;
 /// Bytes a name has room for.
 const NAME_MAX: usize = 32;
 
@@ -96,15 +95,6 @@ pub struct NewBitmap {
     pub chunk_bytes: Option<u32>,
 }
 
-/// A log to be: what keeps parity right through a crash.
-#[derive(Clone, Debug)]
-pub enum NewLog {
-    /// A partial parity log on the members themselves; RAID 5 only.
-    Ppl,
-    /// A write journal on a device of its own; RAID 4, 5 and 6.
-    Journal(NewMember),
-}
-
 /// A new array, ready to be written.
 #[derive(Clone, Debug)]
 pub struct Creation {
@@ -158,7 +148,7 @@ pub fn check_room(request: &Request, sectors: Sectors) -> Result<()> {
 pub fn create(request: &Request) -> Result<Creation> {
     let chunk = chunk(request)?;
     check_members(request)?;
-    check_log(request)?;
+    log::check(request)?;
     let data_at = place::data_at(request, chunk)?;
     let rooms = request.members.iter().map(|member| match member {
         Some(member) => place::room(request, member.sectors, data_at).map(Some),
@@ -284,27 +274,6 @@ fn check_members(request: &Request) -> Result<()> {
             format!("with {} of {slots} members there is no array; give more", present.len()),
         )),
     }
-}
-
-/// What mdadm and the kernel ask of an array with a log.
-fn check_log(request: &Request) -> Result<()> {
-    let fault = match (&request.log, request.level) {
-        (None, _) => return Ok(()),
-        (Some(_), _) if request.bitmap.is_some() => {
-            "a log and a bitmap exclude each other; leave out --bitmap"
-        }
-        (Some(NewLog::Ppl), 5) if request.members.len() > PPL_SLOTS_MAX => {
-            "a partial parity log serves at most 64 members; leave out --consistency-policy"
-        }
-        (Some(NewLog::Ppl), 5) | (Some(NewLog::Journal(_)), 4..=6) => return Ok(()),
-        (Some(NewLog::Ppl), _) => {
-            "only RAID 5 keeps a partial parity log; leave out --consistency-policy"
-        }
-        (Some(NewLog::Journal(_)), _) => {
-            "only RAID 4, 5 and 6 have a write journal; leave out --write-journal"
-        }
-    };
-    Err(Error::invalid(fault))
 }
 
 /// The layout word: RAID 0 always names its order, as mdadm 4.2 does.
@@ -434,7 +403,7 @@ fn planned(
         data_len: areas.data_len,
         number: number as u32,
         device_uuid: new.device_uuid,
-        recovery: recovery(request, slot),
+        recovery: log::recovery(request, slot),
         replacement: false,
         write_mostly: new.write_mostly,
         failfast: new.failfast,
@@ -447,14 +416,6 @@ fn planned(
         raw: fresh_block(request),
     };
     planned_member(request.format, array, member, slot, bitmap)
-}
-
-/// With a log parity must be known to be right: the last member is rebuilt from the others.
-fn recovery(request: &Request, slot: Slot) -> Option<Sectors> {
-    let is_known = request.assume_clean || request.zeroed || request.level == 6;
-    let is_last = slot.index() + 1 == request.members.len();
-    let is_rebuilt = request.log.is_some() && !is_known && is_last;
-    (is_rebuilt && request.members.iter().all(Option::is_some)).then_some(Sectors::ZERO)
 }
 
 fn planned_member(
@@ -471,22 +432,8 @@ fn planned_member(
         (Some(at), Some(bitmap)) => Some((at, md_bitmap::emit_new(bitmap))),
         _ => None,
     };
-    let log = first_log(array, &member);
+    let log = log::first(array, &member);
     Ok(PlannedMember { slot, member, bad_log, bitmap, log, superblock })
-}
-
-/// An empty log: the whole area of partial parity, or the first block of the journal.
-fn first_log(array: &ArrayRecord, member: &MemberRecord) -> Option<Placed> {
-    if let Some(area) = member.ppl {
-        let mut bytes = md_ppl::empty(&array.uuid, 0);
-        bytes.resize(area.len.len(), 0);
-        return Some((area.at, bytes));
-    }
-    member.journal_tail.map(|tail| {
-        let seq = md_journal::fresh_seq(&member.device_uuid, array.ctime);
-        let block = md_journal::emit(&Meta::empty(seq, tail), Seed::of(&array.uuid));
-        (member.data_at + tail, block)
-    })
 }
 
 /// The block a new superblock is patched into: room for the role map, and the feature bits no

@@ -1,7 +1,8 @@
 //! Plans against what mdadm and the kernel made of the same request.
 
 use super::*;
-use crate::meta::{format, md1::packet::Packet};
+use crate::meta::md_journal::{self, Seed};
+use crate::meta::{format, md_ppl, md1::packet::Packet};
 
 /// A line of the table: the request, and the answer's fields.
 fn lines() -> impl Iterator<Item = (&'static str, &'static str)> {
