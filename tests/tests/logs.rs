@@ -3,9 +3,9 @@
 
 use raid_core::assembly::{self, StartOptions};
 use raid_core::device::Shared;
+use raid_core::meta;
 use raid_core::meta::assemble::Options;
 use raid_core::meta::create::{NewLog, NewMember, Request, create};
-use raid_core::meta::{self, Format};
 use raid_core::units::Sectors;
 use raid_tests::guest::{self, Script};
 use raid_tests::images::{self, Images, MIB};
@@ -32,29 +32,53 @@ fn sparse(dir: &Path, count: usize, size: u64) -> Vec<PathBuf> {
     (0..count).map(|n| images::sparse(&dir.join(format!("m{n}.img")), size)).collect()
 }
 
-/// A RAID 5 with a partial parity log over members of zeros.
-fn make_ppl(members: &[PathBuf], format: &'static Format, chunk_kib: u64) {
+/// An array we are killed over.
+struct Ours {
+    level: i32,
+    slots: usize,
+    format: &'static str,
+    chunk_kib: u64,
+    journal: bool,
+}
+
+const OURS: &[Ours] = &[
+    Ours { level: 5, slots: 3, format: "1.2", chunk_kib: 64, journal: false },
+    Ours { level: 5, slots: 4, format: "1.1", chunk_kib: 8, journal: false },
+    Ours { level: 5, slots: 3, format: "1.0", chunk_kib: 512, journal: false },
+    Ours { level: 5, slots: 5, format: "1.2", chunk_kib: 16, journal: false },
+    Ours { level: 5, slots: 3, format: "1.2", chunk_kib: 64, journal: true },
+    Ours { level: 6, slots: 4, format: "1.1", chunk_kib: 16, journal: true },
+    Ours { level: 4, slots: 4, format: "1.0", chunk_kib: 4, journal: true },
+];
+
+/// An array with a log over members of zeros; a journal is the last of `members`.
+fn make(ours: &Ours, id: u8, members: &[PathBuf]) {
     let devices = ours::open(members);
     let new = |(n, device): (usize, &Shared)| {
         let (sectors, device_uuid) = (device.facts().sectors, [n as u8 + 1; 16]);
-        Some(NewMember { sectors, device_uuid, write_mostly: false, failfast: false })
+        NewMember { sectors, device_uuid, write_mostly: false, failfast: false }
+    };
+    let mut new: Vec<NewMember> = devices.iter().enumerate().map(new).collect();
+    let log = match ours.journal {
+        true => new.pop().map(NewLog::Journal),
+        false => Some(NewLog::Ppl),
     };
     let planned = create(&Request {
-        format,
-        level: 5,
+        format: meta::format(ours.format).unwrap(),
+        level: ours.level,
         layout: None,
-        chunk: Some(Sectors::kib(chunk_kib)),
-        members: devices.iter().enumerate().map(new).collect(),
+        chunk: Some(Sectors::kib(ours.chunk_kib)),
+        members: new.into_iter().map(Some).collect(),
         name: b"logs".to_vec(),
         homehost: None,
-        uuid: [(chunk_kib >> 3) as u8; 16],
+        uuid: [id; 16],
         ctime: 1_700_000_000,
         size: Some(Sectors::kib(2048)),
         data_at: None,
         assume_clean: false,
         zeroed: true,
         bitmap: None,
-        log: Some(NewLog::Ppl),
+        log,
         force: false,
     });
     assembly::make(&planned.unwrap(), &devices).unwrap();
@@ -75,21 +99,19 @@ fn losses(slots: usize) -> impl Iterator<Item = Vec<usize>> {
 }
 
 #[test]
-fn the_kernel_replays_the_partial_parity_we_were_killed_over() {
+fn the_kernel_replays_what_we_were_killed_over() {
     if !requires::met(&[Need::Guest]) {
         return;
     }
     let images = Images::new();
     let (mut jobs, mut cases) = (Vec::new(), Vec::new());
-    for (i, (slots, format, chunk)) in
-        [(3, "1.2", 64), (4, "1.1", 8), (3, "1.0", 512), (5, "1.2", 16)].into_iter().enumerate()
-    {
+    for (i, ours) in OURS.iter().enumerate() {
         let dir = images.subdir(&format!("array{i}"));
-        let members = sparse(&dir, slots, 8 * MIB);
-        make_ppl(&members, meta::format(format).unwrap(), chunk);
+        let members = sparse(&dir, ours.slots + usize::from(ours.journal), 8 * MIB);
+        make(ours, i as u8 + 1, &members);
         let expected = Expected::zeroes(&ours::start(&ours::open(&members)));
         let (expected, open) = power::cut(&members, expected, &mut Random(i as u64 + 70));
-        for lost in losses(slots) {
+        for lost in losses(ours.slots) {
             let name = format!("array {i}, without {lost:?}");
             let members = copies(&members, &images.subdir(&format!("copy{i}-{lost:?}")));
             let found = dir.join(format!("found{lost:?}"));
@@ -101,15 +123,18 @@ fn the_kernel_replays_the_partial_parity_we_were_killed_over() {
                 .read_to(&found)
                 .stop();
             jobs.push(job);
-            cases.push((name, found, lost, expected.clone(), open.clone(), members));
+            let is_torn = lost.is_empty() || ours.journal;
+            cases.push((name, found, lost, is_torn, expected.clone(), open.clone(), members));
         }
     }
     let reports = md::run(&jobs);
-    for (report, (name, found, lost, expected, open, members)) in reports.iter().zip(cases) {
+    for (report, case) in reports.iter().zip(cases) {
+        let (name, found, lost, is_torn, expected, open, members) = case;
         report.expect_success();
         assert_eq!(report.number("mismatch"), 0, "{name}");
         let found = fs::read(found).unwrap();
-        match lost.is_empty() {
+        match is_torn {
+            // With a journal, or with all members, what was being written is old or new.
             true => expected.check_torn(&name, &found, &open),
             false => check_settled(&name, &found, &expected, &open),
         }
@@ -274,7 +299,7 @@ fn check_replayed(name: &str, busy: &Busy, found: &[u8], acked: usize, lost: boo
 /// We start what the kernel left, write to it and stop it; the kernel finds it consistent.
 fn take_over(images: &Images, arrays: &[Vec<PathBuf>]) {
     let (mut jobs, mut counts) = (Vec::new(), Vec::new());
-    for (busy, members) in BUSY.iter().zip(arrays).filter(|(busy, _)| !busy.has_journal()) {
+    for (busy, members) in BUSY.iter().zip(arrays) {
         let array = ours::start(&ours::open(members));
         let mut expected = Expected::zeroes(&array);
         let mut found = vec![0; array.size() as usize];

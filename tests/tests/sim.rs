@@ -38,6 +38,7 @@ fn story(seed: u64) -> Story {
         life: false,
         bitmap: false,
         ppl: false,
+        journal: false,
     }
 }
 
@@ -57,7 +58,15 @@ fn logged(seed: u64) -> Story {
         life: false,
         bitmap: false,
         ppl: true,
+        journal: false,
     }
+}
+
+/// A RAID 4, 5 or 6 with a write journal.
+fn journaled(seed: u64) -> Story {
+    let level = [4, 5, 6][seed as usize % 3];
+    let layout = if level == 4 { 0 } else { logged(seed).layout };
+    Story { level, layout, slots: 4 + seed as u16 % 3, ppl: false, journal: true, ..logged(seed) }
 }
 
 /// The same with devices that come and go, and in half of the stories with a bitmap.
@@ -139,5 +148,11 @@ fn lives_of_all_levels_end_well() {
 #[test]
 fn with_a_partial_parity_log_a_crash_and_a_lost_member_lose_nothing_else() {
     let total = campaign(logged);
+    assert!(total.crashes > 0, "{total:?}");
+}
+
+#[test]
+fn with_a_write_journal_a_crash_and_a_lost_member_lose_nothing() {
+    let total = campaign(journaled);
     assert!(total.crashes > 0, "{total:?}");
 }

@@ -13,7 +13,7 @@ mod start;
 
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
-pub use replay::{JournalState, Replayed};
+pub use replay::Replayed;
 pub(crate) use start::check_room;
 pub use start::{StartOptions, setup, start};
 

@@ -5,7 +5,7 @@ use super::{bitmap, layout_of};
 use crate::buf::Pool;
 use crate::device;
 use crate::driver::{self, Array};
-use crate::engine::{DeviceId, Member, Setup, State};
+use crate::engine::{DeviceId, Journal, Member, Setup, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::{Assembly, Seat, SeatState};
@@ -104,6 +104,14 @@ pub fn setup(
         let filled = replacements.iter_mut().flatten();
         filled.for_each(|member| member.state = State::Recovering(Sectors::ZERO));
     }
+    let journal = assembly.journal.as_ref().zip(done.journal).map(|(found, state)| {
+        table.push(Some(found.candidate));
+        let mut record = found.member.clone();
+        record.journal_tail = Some(state.tail);
+        let device = DeviceId(table.len() - 1);
+        let member = Member::new(device, found.name.clone(), record, State::Journal);
+        Journal { member, state }
+    });
     let behind = assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events);
     let setup = Setup {
         layout,
@@ -112,6 +120,7 @@ pub fn setup(
         replacements,
         spares,
         bitmap,
+        journal,
         emit: assembly.format.emit,
         uneven: behind || done.uneven,
         read_only,

@@ -170,14 +170,14 @@ impl Engine {
         let heal = !self.read_only && flight.kind == Kind::Read && !flight.unreadable.is_empty();
         let consistent = self.is_consistent(&self.flights[id].band);
         let targets = self.unfilled(id);
-        let logs = self.has_logs();
+        let (logs, journal) = (self.has_logs(), self.logs.journal.is_some());
         let flight = &mut self.flights[id];
         let planned = match flight.kind {
             Kind::Read => plan::read(&flight.band, code, &access, heal),
             Kind::Fill => plan::read(&flight.band, code, &access, false),
             Kind::Write => {
                 let plan = plan::write(&flight.band, code, &access, consistent);
-                if logs { plan.map(|plan| plan::logged(plan, &flight.band)) } else { plan }
+                if logs { plan.map(|plan| plan::logged(plan, &flight.band, journal)) } else { plan }
             }
             Kind::Repair => plan::repair(&flight.band, code, &access),
             Kind::Recover => plan::recover(&flight.band, code, &access, &targets),
@@ -247,6 +247,7 @@ impl Engine {
 
     /// Goes through the phases until one has to wait.
     pub(super) fn advance(&mut self, id: FlightId, out: &mut Actions) {
+        let journal = self.logs.journal.is_some();
         loop {
             let flight = &mut self.flights[id];
             let Some(phase) = flight.plan.phases.get(flight.phase).cloned() else {
@@ -277,7 +278,7 @@ impl Engine {
                     let source = self.first_copy(id);
                     return self.issue_work(id, Task::Compare { source }, out);
                 }
-                Phase::Log if flight.is_full() => return self.queue_log(id, out),
+                Phase::Log if journal || flight.is_full() => return self.queue_log(id, out),
                 Phase::Log => {
                     let data = (flight.band.first..=flight.band.last).collect();
                     let task = Task::Partial { parity: parity(flight), data };
@@ -370,7 +371,9 @@ impl Engine {
                 return self.wait_durable(due, Waiter::Flight(id));
             }
             if self.broken {
-                return self.refuse(id, "more members failed than the level survives", out);
+                let why = self.flush_lost.clone();
+                let why = why.unwrap_or("more members failed than the level survives".into());
+                return self.refuse(id, &why, out);
             }
         }
         let receivers: SmallVec<[(u16, Devices); 8]> =

@@ -28,6 +28,7 @@ mod flight;
 mod flush;
 mod health;
 mod job;
+mod journal;
 mod log;
 mod manage;
 mod pace;
@@ -42,6 +43,7 @@ pub use bitmap::Bitmap;
 pub use cells::{Cells, Work};
 pub use health::{DeviceId, Member, State};
 pub use job::JobKind;
+pub use journal::JournalState;
 pub use manage::{Manage, SyncAction};
 pub use pace::Limits;
 pub use status::{Progress, Stats, Status};
@@ -144,7 +146,17 @@ enum Target {
 enum Waiter {
     Flight(FlightId),
     Flush(Vec<AskId>),
+    Log(DeviceId),
     Reply(AskId),
+}
+
+/// A write journal and where it goes on.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    /// The device; its state is not looked at.
+    pub member: Member,
+    /// Where the next block goes.
+    pub state: JournalState,
 }
 
 /// Everything the engine must know of an assembled array.
@@ -161,6 +173,8 @@ pub struct Setup {
     pub spares: Vec<Member>,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<Bitmap>,
+    /// The write journal, if the array has one and is written to.
+    pub journal: Option<Journal>,
     /// Builds superblocks.
     pub emit: Emit,
     /// Some members' superblocks are older than `array`: a power cut fell between two of their
@@ -279,6 +293,9 @@ impl Engine {
             jobs: job::Jobs::default(),
             stats: Stats::default(),
         };
+        if let Some(journal) = setup.journal {
+            engine.take_journal(journal);
+        }
         if setup.uneven && !setup.read_only {
             engine.changed(out);
         }
@@ -319,6 +336,7 @@ impl Engine {
         match waiter {
             Waiter::Flight(flight) => self.advance(flight, out),
             Waiter::Flush(asks) => self.flush_answered(asks, out),
+            Waiter::Log(lane) => self.write_log(lane, out),
             Waiter::Reply(ask) => self.told(ask, out),
         }
     }

@@ -65,6 +65,7 @@ impl Bench {
             replacements: Vec::new(),
             spares: Vec::new(),
             bitmap: None,
+            journal: None,
             emit: md1::V1_2.emit,
             uneven: false,
             read_only,

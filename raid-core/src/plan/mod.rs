@@ -149,7 +149,7 @@ pub enum Phase {
     Encode,
     /// Compute parity from old parity, old data and new data of the wanted units.
     Update,
-    /// Tell the partial parity log what is about to be written.
+    /// Tell the log what is about to be written.
     Log,
     /// The wanted data is complete: give it to whoever asked.
     Answer,

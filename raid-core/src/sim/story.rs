@@ -39,6 +39,8 @@ pub struct Story {
     pub bitmap: bool,
     /// The array, a RAID 5, keeps a partial parity log.
     pub ppl: bool,
+    /// The array, a RAID 4, 5 or 6, has a write journal.
+    pub journal: bool,
 }
 
 /// What happened.
@@ -143,13 +145,13 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         assume_clean: false,
         zeroed: true,
         bitmap: story.bitmap.then_some(NewBitmap { chunk_bytes: Some(4096) }),
-        log: story.ppl.then_some(NewLog::Ppl),
+        log: log(story),
         force: true,
     };
     let creation = create(&request).map_err(|e| e.to_string())?;
     let mut disks = Vec::new();
-    for planned in creation.members {
-        let mut disk = Disk::new(sectors);
+    for planned in creation.members.into_iter().chain(creation.journal) {
+        let mut disk = Disk::new(sectors.max(planned.member.data_at + planned.member.data_len));
         let areas = [planned.bitmap, planned.log, Some(planned.superblock)];
         for (at, bytes) in areas.into_iter().flatten() {
             disk.write(at, &bytes)?;
@@ -236,7 +238,7 @@ fn crash(
     loop {
         let now = world.now();
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
-        let left = if story.ppl { disks.clone() } else { Vec::new() };
+        let left = if story.ppl || story.journal { disks.clone() } else { Vec::new() };
         world = match World::start(disks, false, now) {
             Ok(world) => world,
             Err(error) if lame(code, &error) => return Ok(None),
@@ -245,17 +247,17 @@ fn crash(
         oracle.crashed();
         let status = world.status();
         if status.degraded.is_empty() {
-            check_hole(&left, oracle, now, rng)?;
+            check_hole(story, &left, oracle, now, rng)?;
         }
         before.clear();
         read_all(&mut world, rng, |at, data| {
             before.extend_from_slice(data);
-            match status.degraded.is_empty() {
+            match status.degraded.is_empty() || story.journal {
                 true => oracle.check_crash(at, data),
                 false => oracle.check_hole(at, data),
             }
         })?;
-        if !status.degraded.is_empty() && story.ppl {
+        if !status.degraded.is_empty() && story.ppl && !story.journal {
             // What was being written where a member is gone may be anything, but is that now.
             oracle.settle(&before);
         }
@@ -289,8 +291,14 @@ fn crash(
 
 /// What a partial parity log is for: after a crash any one member may be lost, too, and all that
 /// was not being written is there.
-fn check_hole(disks: &[Disk], oracle: &Oracle, now: Instant, rng: &mut Rng) -> Result<(), String> {
-    for slot in 0..disks.len() {
+fn check_hole(
+    story: &Story,
+    disks: &[Disk],
+    oracle: &Oracle,
+    now: Instant,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    for slot in (0..disks.len()).take(story.slots.into()) {
         let mut left = disks.to_vec();
         left[slot] = Disk::new(left[slot].sectors());
         let mut world = match World::start(left, false, now) {
@@ -299,10 +307,30 @@ fn check_hole(disks: &[Disk], oracle: &Oracle, now: Instant, rng: &mut Rng) -> R
             Err(error) if lame(Code::P, &error) => continue,
             Err(error) => return Err(error.to_string()),
         };
-        read_all(&mut world, rng, |at, data| oracle.check_hole(at, data))
+        let check = |at, data: &[u8]| match story.journal {
+            // A journal keeps also what was being written: it is old or new.
+            true => oracle.check_crash(at, data),
+            false => oracle.check_hole(at, data),
+        };
+        read_all(&mut world, rng, check)
             .map_err(|e| format!("slot {slot} lost after a crash: {e}"))?;
     }
     Ok(())
+}
+
+/// The log the story's array has.
+fn log(story: &Story) -> Option<NewLog> {
+    let journal = || NewMember {
+        sectors: Sectors(4096 + 64),
+        device_uuid: [9; 16],
+        write_mostly: false,
+        failfast: false,
+    };
+    match (story.ppl, story.journal) {
+        (true, _) => Some(NewLog::Ppl),
+        (_, true) => Some(NewLog::Journal(journal())),
+        _ => None,
+    }
 }
 
 /// True if reads may be refused, or parity may be wrong for good: a member or a sector was lost
@@ -366,6 +394,8 @@ fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), Str
     let serving: Vec<Option<DeviceId>> = status.members.iter().map(device).collect();
     let pulled = serving.iter().map(|id| id.map(|id| world.pull(id)));
     let mut disks: Vec<Option<Disk>> = pulled.collect();
+    let journal = status.others.iter().find(|m| m.state == State::Journal).map(|m| m.device);
+    disks.extend(journal.map(|id| Some(world.pull(id))));
     disks.iter_mut().flatten().for_each(|disk| disk.crash(Vec::new(), rng));
     for extra in tolerated(&*layout, &degraded) {
         let mut left = disks.clone();

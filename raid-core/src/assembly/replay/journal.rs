@@ -12,26 +12,13 @@ use super::members::Members;
 use super::row::Row;
 use super::rows::{Pages, Rows};
 use crate::device::{Shared, read_at, write_at};
-use crate::engine::Emit;
+use crate::engine::{Emit, JournalState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Role;
 use crate::meta::assemble::Journal;
 use crate::meta::md_journal::{self, BLOCK, BLOCK_BYTES, Meta, Payload, Ring, SEQ_GAP, Scan, Seed};
 use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::units::Sectors;
-
-/// Where a replayed journal goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalState {
-    /// Its ring of blocks.
-    pub ring: Ring,
-    /// The first block that matters: what the superblock says.
-    pub tail: Sectors,
-    /// Where the next block goes.
-    pub head: Sectors,
-    /// The number of the next block.
-    pub seq: u64,
-}
 
 /// The journal while it is replayed.
 pub struct Desk<'a> {

@@ -17,10 +17,10 @@ mod rows;
 mod tests;
 
 use journal::Desk;
-pub use journal::JournalState;
 use members::Members;
 
 use crate::device::Shared;
+use crate::engine::JournalState;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::Assembly;

@@ -18,6 +18,11 @@ impl Flight {
         (log::entry(self.band.array_at(*first), data, slot, partial), partial)
     }
 
+    /// What `unit` will hold, where that is known by now.
+    pub fn new_content(&self, unit: u16) -> Option<&[u8]> {
+        self.cells.new[unit as usize].as_deref()
+    }
+
     /// True if every data unit of the stripe is written.
     pub(super) fn is_full(&self) -> bool {
         (self.band.last - self.band.first + 1) as usize == self.band.stripe.data().count()

@@ -284,9 +284,9 @@ cases! {
     a_missing_journal_forced: bent(5, 3, |a| {
         a.all(field::FEATURES, &0x200u32.to_le_bytes())
     }), [], "force" => "[UUU] read-only";
-    a_journal_serves: journaled(&[10, 10, 10, 10]), [], "" => "[UUU] journal read-only";
+    a_journal_serves: journaled(&[10, 10, 10, 10]), [], "" => "[UUU] journal";
     a_journal_one_event_behind_serves:
-        journaled(&[10, 10, 10, 9]), [], "" => "[UUU] journal read-only";
+        journaled(&[10, 10, 10, 9]), [], "" => "[UUU] journal";
     a_stale_journal_is_refused: journaled(&[10, 10, 10, 8]), [], "" => "Refused";
     a_stale_journal_forced: journaled(&[10, 10, 10, 8]), [], "force" => "[UUU] read-only";
     a_journal_of_a_later_time_is_refused: journaled(&[9, 9, 9, 11]), [], "" => "Refused";
@@ -296,7 +296,7 @@ cases! {
         images
     }, [], "" => "Refused";
     a_degraded_array_with_its_journal:
-        journaled(&[10, 10, 10, 10]), [1], "degraded" => "[U_U] journal read-only";
+        journaled(&[10, 10, 10, 10]), [1], "degraded" => "[U_U] journal";
     a_ppl: with_ppl(|a| a), [], "" => "[UUU]";
     a_ppl_that_is_dirty: with_ppl(|a| a.dirty(0)), [], "" => "[UUU] dirty";
     a_ppl_that_is_dirty_and_degraded:

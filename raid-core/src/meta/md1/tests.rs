@@ -183,7 +183,7 @@ fn what_may_be_read_but_not_written_says_why() {
     for (bits, writable, startable) in [
         (0u32, true, true),
         (features::BITMAP | features::RECOVERY_OFFSET | features::BAD_BLOCKS, true, true),
-        (features::JOURNAL, false, true),
+        (features::JOURNAL, true, true),
         (features::PPL, true, true),
         (features::MULTIPLE_PPLS, true, true),
         (features::REPLACEMENT, true, true),
