@@ -102,7 +102,7 @@ pub fn make(row: &Row, members: &[PathBuf], size: Option<Sectors>, zeroed: bool)
         layout: (row.geometry.layout.is_some()).then_some(row.word),
         chunk: row.geometry.chunk_kib.map(Sectors::kib),
         members: devices.iter().enumerate().map(member).collect(),
-        name: b"ours".to_vec(),
+        name: if row.geometry.metadata == "0.90" { Vec::new() } else { b"ours".to_vec() },
         homehost: None,
         uuid: id(0),
         ctime: 1_700_000_000,

@@ -147,7 +147,7 @@ fn what_makes_no_sense_is_refused_without_a_trace() {
         ("-l 5 -n 3 --device-uuid 8a0e18a360ce8f4a169c4bee917744a6 a b c", 64, "for 3 members"),
         ("-l 7 -n 3 a b c", 64, "known are"),
         ("-l 5 -n 3 -c 64Q a b c", 64, "64Q"),
-        ("-l 5 -n 3 -e 0.90 a b c", 64, "1.2"),
+        ("-l 5 -n 3 -e 0.91 a b c", 64, "1.2"),
         ("-l 5 -n 3 --uuid 12 a b c", 64, "32 hexadecimal"),
         ("-l 5 -n 3", 64, "MEMBER"),
     ];

@@ -39,7 +39,7 @@ fn mdadm(path: &Path) -> Option<String> {
 
 /// Label and value of a line; what only one side can know is taken away.
 fn comparable(line: &str) -> Option<String> {
-    let (label, value) = line.split_once(" : ")?;
+    let Some((label, value)) = line.split_once(" : ") else { return row(line) };
     let label = label.trim();
     let value = match label {
         "Found At" | "Problem" | "Logical Block" | "Byte Order" | "This Device" => return None,
@@ -50,16 +50,31 @@ fn comparable(line: &str) -> Option<String> {
     Some(format!("{label} : {value}"))
 }
 
+/// A row of the table of 0.90, without the path that mdadm adds to devices of this machine.
+fn row(line: &str) -> Option<String> {
+    let words: Vec<&str> =
+        line.split_whitespace().filter(|word| !word.starts_with("/dev/")).collect();
+    let first = *words.first()?;
+    let is_row = ["this", "Number"].contains(&first) || first.parse::<u32>().is_ok();
+    is_row.then(|| words.join(" "))
+}
+
 fn lines(text: &str) -> Vec<String> {
     text.lines().filter_map(comparable).collect()
 }
 
 /// Takes away what we tell and mdadm does not, or only roughly: it hides the unused space where
 /// one sector is left and for metadata 1.0 without a component size, and does not round the size
-/// of a far or offset RAID 10 down to what the kernel makes of it.
+/// of a far or offset RAID 10 down to what the kernel makes of it. From 2 TiB on it shows the sizes
+/// of 0.90 as negative.
 fn forgive(ours: &mut Vec<String>, theirs: &mut Vec<String>) {
     let silent = !theirs.iter().any(|line| line.starts_with("Unused Space"));
     ours.retain(|line| !(silent && line.starts_with("Unused Space")));
+    if theirs.iter().any(|line| line.starts_with("Used Dev Size : -")) {
+        let is_size = |line: &String| line.contains(" Size : ");
+        ours.retain(|line| !is_size(line));
+        theirs.retain(|line| !is_size(line));
+    }
     let rough = ["Layout : far=", "Layout : offset="];
     if theirs.iter().any(|line| rough.iter().any(|layout| line.starts_with(layout))) {
         ours.retain(|line| !line.starts_with("Array Size"));
@@ -117,7 +132,7 @@ fn request(format: &'static Format, level: i32, layout: Option<u32>, sizes: &[u6
         layout,
         chunk: (level != 1).then_some(Sectors(128)),
         members: sizes.iter().enumerate().map(new).collect(),
-        name: b"examined".to_vec(),
+        name: if format.name == "0.90" { Vec::new() } else { b"examined".to_vec() },
         homehost: Some(b"nowhere.example".to_vec()),
         uuid: *b"0123456789abcdef",
         ctime: 1_700_000_000,
@@ -164,6 +179,10 @@ fn mdadm_reads_what_we_create_as_we_do() {
             if bitmap && level <= 0 {
                 continue;
             }
+            if format.name == "0.90" && layout.is_some() && level == 0 {
+                // It cannot record the order of a RAID 0.
+                continue;
+            }
             let mut request = request(format, level, layout, sizes);
             request.bitmap = bitmap.then(NewBitmap::default);
             let creation = create(&request).unwrap();
@@ -182,7 +201,8 @@ fn mdadm_reads_what_we_create_as_we_do() {
 fn check_member(path: &Path, format: &Format) -> String {
     let theirs = mdadm(path).unwrap_or_else(|| panic!("mdadm sees no {format} on {path:?}"));
     assert!(theirs.contains(" - correct"), "{theirs}");
-    assert!(theirs.contains("nowhere.example:examined"), "{theirs}");
+    let named = theirs.contains("nowhere.example:examined");
+    assert_eq!(named, format.name != "0.90", "{theirs}");
     let (device, found) = sightings(path);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].format.name, format.name);
@@ -239,25 +259,13 @@ fn superblocks_of_the_kernel_read_as_mdadm_reads_them() {
             let (device, found) = sightings(&path);
             let Some(first) = found.first() else { continue };
             let Some(theirs) = mdadm(&path) else { continue };
-            if first.format.name == "0.90" {
-                wrong += &check_090(first, &theirs);
-            } else {
-                wrong += &differences(&path, &examine(first, device), &theirs);
-                first.record.as_ref().unwrap();
-            }
+            wrong += &differences(&path, &examine(first, device), &theirs);
+            first.record.as_ref().unwrap();
             count += 1;
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count > 60, "{count} members");
-}
-
-/// Every line we show of a 0.90 superblock is one of mdadm's; those that are not.
-fn check_090(sighting: &Sighting, theirs: &str) -> String {
-    let theirs = lines(theirs);
-    let ours = lines(&examine(sighting, Sectors(0)).to_string());
-    let alone = ours.iter().filter(|line| !theirs.contains(line));
-    alone.map(|line| format!("only ours: {line}\n")).collect()
 }
 
 #[test]

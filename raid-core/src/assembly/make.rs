@@ -4,6 +4,7 @@ use crate::device::{self, Device, read_at, write_at, zero};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::create::{Creation, PlannedMember};
 use crate::meta::foreign::{self, Foreign};
+use crate::meta::partitions::{self, Partition};
 use crate::meta::{self, Sighting};
 use crate::units::Sectors;
 
@@ -18,6 +19,8 @@ pub struct Content {
     pub md: Vec<Sighting>,
     /// Everything else with a name.
     pub foreign: Vec<Foreign>,
+    /// Where its partition table says that partitions lie.
+    pub partitions: Vec<Partition>,
 }
 
 impl Content {
@@ -33,7 +36,8 @@ pub fn content(device: &dyn Device) -> Result<Content> {
     let mut window = |at: Sectors, buf: &mut [u8]| read_at(device, at, buf);
     let md = meta::probe(sectors, &mut window)?;
     let foreign = foreign::probe(sectors, &mut window)?;
-    Ok(Content { md, foreign })
+    let partitions = partitions::read(sectors, &mut window);
+    Ok(Content { md, foreign, partitions })
 }
 
 /// True if `device` is known to hold something other than zeros, recognised or not. Looks at no

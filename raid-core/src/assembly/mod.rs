@@ -2,10 +2,11 @@
 //!
 //! [`examine`] looks, [`decide`] chooses (see [`crate::meta::assemble`]), [`start`] runs;
 //! [`make`] writes what [`crate::meta::create`] planned; [`join`](join()) brings a device into a
-//! running array. Looking never writes. What a crash left in a partial parity log or a journal is
-//! replayed before an array runs ([`Replayed`]).
+//! running array; [`byte_order`] rewrites superblocks when asked. Looking never writes. What a
+//! crash left in a partial parity log or a journal is replayed before an array runs ([`Replayed`]).
 
 mod bitmap;
+pub mod byte_order;
 mod join;
 mod make;
 mod replay;

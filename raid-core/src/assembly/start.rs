@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::{Assembly, Seat, SeatState};
 use crate::meta::md1::emit;
-use crate::meta::record::ArrayRecord;
+use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub fn start(
     options: &StartOptions,
 ) -> Result<Array> {
     let mut devices = devices.to_vec();
-    let (setup, table) = setup(assembly, &mut devices, options)?;
+    let (setup, table) = setup(assembly, &mut devices, options, Pool::new(ARENA))?;
     let device = |index: Option<usize>| index.and_then(|index| devices.get(index).cloned());
     let table = table.into_iter().map(device).collect();
     Ok(Array::start(setup, table, options.driver.clone()))
@@ -56,6 +56,7 @@ pub fn setup(
     assembly: &Assembly,
     devices: &mut [device::Shared],
     options: &StartOptions,
+    pool: Pool,
 ) -> Result<(Setup, Vec<Option<usize>>)> {
     let mut array = assembly.array.clone();
     if array.level == 0 {
@@ -104,14 +105,7 @@ pub fn setup(
         let filled = replacements.iter_mut().flatten();
         filled.for_each(|member| member.state = State::Recovering(Sectors::ZERO));
     }
-    let journal = assembly.journal.as_ref().zip(done.journal).map(|(found, state)| {
-        table.push(Some(found.candidate));
-        let mut record = found.member.clone();
-        record.journal_tail = Some(state.tail);
-        let device = DeviceId(table.len() - 1);
-        let member = Member::new(device, found.name.clone(), record, State::Journal);
-        Journal { member, state }
-    });
+    let journal = journal(assembly, &done, &mut table);
     let behind = assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events);
     let setup = Setup {
         layout,
@@ -126,10 +120,24 @@ pub fn setup(
         read_only,
         // Assembly lets this combination through only for reading or by force.
         trust_unsynced: !assembly.missing.is_empty(),
-        pool: Pool::new(ARENA),
+        pool,
         now: Instant::default(),
     };
     Ok((setup, table))
+}
+
+/// The journal as the engine goes on with it, behind all other devices in `table`.
+fn journal(
+    assembly: &Assembly,
+    done: &Replayed,
+    table: &mut Vec<Option<usize>>,
+) -> Option<Journal> {
+    let (found, state) = assembly.journal.as_ref().zip(done.journal)?;
+    let device = DeviceId(table.len());
+    table.push(Some(found.candidate));
+    let record = MemberRecord { journal_tail: Some(state.tail), ..found.member.clone() };
+    let member = Member::new(device, found.name.clone(), record, State::Journal);
+    Some(Journal { member, state })
 }
 
 /// Replays the logs of the members.

@@ -223,7 +223,10 @@ impl Engine {
         if self.dirty && !self.broken {
             self.mark_clean_when_idle(out);
         }
-        self.clear_when_quiet(out);
+        // Asked for at every step, an update would never get its flush done before the next.
+        if self.publisher.is_idle() {
+            self.clear_when_quiet(out);
+        }
         if self.publisher.is_idle() {
             self.stopping = None;
             self.read_only = true;

@@ -6,7 +6,8 @@
 //! member that holds the parity (see [`crate::meta::md_ppl`]); only when that is durable are data
 //! and parity written. After a crash parity follows from the log, also without a member.
 //!
-//! Each member with a partial parity log has a *lane*; a journal is one lane for all. A lane writes one log at a time, for all writes that wait by then.
+//! Each member with a partial parity log has a *lane*; a journal is one lane for all. A lane writes
+//! one log at a time, for all writes that wait by then.
 //! The newest log is the only one that counts, so the next one is written only when all that the
 //! last one speaks of is durable: writes answered, failures recorded, members flushed.
 //!

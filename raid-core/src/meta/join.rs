@@ -56,7 +56,7 @@ pub fn plan(
         .into_iter()
         .flatten()
         .collect();
-    let behind = super_at > needed;
+    let behind = super_at >= needed;
     let first = match behind {
         true => Sectors::ZERO,
         false => metadata.iter().map(|area| area.end()).max().unwrap_or_default(),

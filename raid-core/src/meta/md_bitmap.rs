@@ -13,6 +13,7 @@
 
 use super::bytes::{array, le32, le64, put};
 use super::damaged;
+use super::md0::reversed_words;
 use super::record::Area;
 use crate::error::Result;
 use crate::units::{SECTOR, Sectors};
@@ -109,7 +110,8 @@ impl Bitmap {
     }
 }
 
-/// Reads a bitmap superblock; `uuid` is the array's, which it must repeat.
+/// Reads a bitmap superblock; `uuid` is the array's, which it must repeat: in the order of bytes,
+/// or, after a 0.90 superblock of a little-endian machine, with the bytes of each word reversed.
 /// Checks what the kernel checks (`md_bitmap_read_sb`), and that its size is not absurd.
 pub fn parse(bytes: &[u8], uuid: &[u8; 16]) -> Result<Bitmap> {
     let bitmap = read(bytes);
@@ -125,7 +127,7 @@ pub fn parse(bytes: &[u8], uuid: &[u8; 16]) -> Result<Bitmap> {
         Some("its sweep interval is zero".into())
     } else if bitmap.write_behind > WRITE_BEHIND_MAX {
         Some(format!("{} writes behind are too many", bitmap.write_behind))
-    } else if bitmap.uuid != *uuid {
+    } else if bitmap.uuid != *uuid && bitmap.uuid != reversed_words(uuid) {
         Some("it belongs to another array".into())
     } else if bitmap.sync_size.0 >= 1 << 54 || bitmap.bits() / 8 >= BYTES_MAX {
         Some(format!("it claims to cover {} sectors", bitmap.sync_size))
@@ -158,6 +160,13 @@ pub fn patch_counters(area: &mut [u8], bitmap: &Bitmap) {
         put(area, field::EVENTS, &bitmap.events.to_le_bytes());
         put(area, field::EVENTS_CLEARED, &bitmap.events_cleared.to_le_bytes());
         put(area, field::STATE, &bitmap.state.to_le_bytes());
+    }
+}
+
+/// Sets the array id, in the order of bytes as the superblock's.
+pub fn patch_uuid(area: &mut [u8], uuid: &[u8; 16]) {
+    if area.len() >= HEAD {
+        put(area, field::UUID, uuid);
     }
 }
 

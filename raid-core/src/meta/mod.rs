@@ -6,7 +6,8 @@
 //! Refuses: metadata whose data it could not map (a reshape, unknown feature bits).
 //!
 //! - [`record`] is what the rest of the crate sees; [`Format`] translates, [`FORMATS`] lists.
-//! - [`md1`] is md 1.0, 1.1 and 1.2; [`md0`] names md 0.90; [`foreign`] names everything else.
+//! - [`md1`] is md 1.0, 1.1 and 1.2; [`md0`] is md 0.90 in either byte order;
+//!   [`foreign`] names everything else, [`partitions`] reads partition tables.
 //! - [`md_bitmap`], [`bad_blocks`] and [`md_ppl`] are the areas beside a superblock;
 //!   [`md_journal`] is the log on a device of its own.
 //! - [`examine`] shows what is there, right or wrong; [`create`] plans a new array;
@@ -26,6 +27,7 @@ pub mod md1;
 pub mod md_bitmap;
 pub mod md_journal;
 pub mod md_ppl;
+pub mod partitions;
 pub mod record;
 pub mod sizes;
 pub mod time;
@@ -77,10 +79,10 @@ impl fmt::Display for Format {
 }
 
 /// Every format that can be read and written, the default for new arrays first.
-pub const FORMATS: &[&Format] = &[&md1::V1_2, &md1::V1_1, &md1::V1_0];
+pub const FORMATS: &[&Format] = &[&md1::V1_2, &md1::V1_1, &md1::V1_0, &md0::V0_90];
 
 /// Every format that is looked for on a device.
-pub const PROBED: &[&Format] = &[&md1::V1_2, &md1::V1_1, &md1::V1_0, &md0::V0_90];
+pub const PROBED: &[&Format] = FORMATS;
 
 /// What a superblock says of its array, before it is known to make sense.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,7 +175,9 @@ pub fn probe(device: Sectors, read: Window<'_>) -> Result<Vec<Sighting>> {
         let len = device.checked_sub(at).unwrap_or_default().min(Sectors::floor_bytes(WINDOW));
         let bytes = read_area(Area { at, len }, read)?;
         if (format.recognise)(&bytes) {
-            let record = (format.parse)(&bytes, at, device).and_then(|found| with_log(found, read));
+            let record = (format.parse)(&bytes, at, device)
+                .and_then(|found| with_log(found, read))
+                .and_then(|found| md0::owner::check(found, device, read));
             sightings.push(Sighting { format, at, bytes, record });
         }
     }

@@ -21,7 +21,7 @@ impl Area {
 /// What all members of an array agree on, and the running state they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayRecord {
-    /// Array id, in disk order.
+    /// Array id, in the order mdadm prints it (with 1.x that of the bytes on disk).
     pub uuid: [u8; 16],
     /// Array name, opaque bytes (`host:name`), without padding.
     pub name: Vec<u8>,
@@ -44,7 +44,8 @@ pub struct ArrayRecord {
     /// Redundancy is consistent below this sector (member sectors; array sectors for RAID 10);
     /// `None` means everywhere: the array is clean.
     pub resync: Option<Sectors>,
-    /// What each device number is: the role map of md 1.x, without the spares at its end.
+    /// What each device number is: the role map of md 1.x or the descriptors of 0.90, without
+    /// the spares at its end.
     pub roles: Vec<DeviceRole>,
     /// Logical block of the array in bytes, where the metadata fixes one (Linux 6.19 and later).
     pub logical_block: Option<u32>,
@@ -114,7 +115,7 @@ pub struct MemberRecord {
     pub data_len: Sectors,
     /// Index into the role map.
     pub number: u32,
-    /// Id of this member.
+    /// Id of this member; zero with 0.90, which has none.
     pub device_uuid: [u8; 16],
     /// In sync up to here only (a rebuild was interrupted), from the start of data;
     /// `None`: fully.

@@ -124,7 +124,8 @@ impl Report {
 }
 
 fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
-    let data_at = Sectors(if story.ppl { 4096 } else { 2048 });
+    // Room for superblock, logs, bitmap and bad-block log, and little to copy at every start.
+    let data_at = Sectors(if story.ppl { 2048 + 128 } else { 128 });
     let sectors = data_at + story.height;
     let member = |_| {
         let device_uuid = std::array::from_fn(|_| rng.number() as u8);

@@ -4,7 +4,8 @@ use super::disk::Disk;
 use super::rng::Rng;
 use crate::assembly::{self, StartOptions};
 use crate::buf::{Pool, Shared};
-use crate::device::{self, read_at};
+use crate::device::cow::MemoryOverlay;
+use crate::device::{self, Device, Facts, read_at};
 use crate::engine::{
     Action, Actions, Ask, AskId, DeviceId, Engine, Event, Io, OpId, Outcome, Setup, Status,
 };
@@ -15,6 +16,7 @@ use crate::meta::assemble::Options;
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 /// A member is slow by up to this much per operation, in nanoseconds.
@@ -52,19 +54,25 @@ impl World {
     /// Starts the array whose superblocks are on `disks`, as of `now`, also with members missing.
     /// Disks that have no place in it wait beside.
     pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, Error> {
-        let mut devices: Vec<device::Shared> = disks.iter().enumerate().map(snapshot).collect();
+        let disks: Vec<Arc<Disk>> = disks.into_iter().map(Arc::new).collect();
+        let over = |looked| Arc::new(MemoryOverlay::new(snapshot(looked)));
+        let overlays: Vec<Arc<MemoryOverlay>> = disks.iter().enumerate().map(over).collect();
+        let mut devices: Vec<device::Shared> =
+            overlays.iter().map(|overlay| overlay.clone() as device::Shared).collect();
         let looks = devices.iter().map(|device| assembly::examine(&**device));
         let candidates = looks.collect::<Result<Vec<_>, Error>>()?;
         let options = Options { degraded: true, read_only, ..Options::default() };
         let decision = assembly::decide(&candidates, &options)?;
         let options = StartOptions { read_only, ..StartOptions::default() };
-        let (setup, table) = assembly::setup(&decision, &mut devices, &options)?;
-        let (setup, format) = (Setup { pool: Pool::new(0), now, ..setup }, decision.format);
+        let (setup, table) = assembly::setup(&decision, &mut devices, &options, Pool::new(0))?;
+        let (setup, format) = (Setup { now, ..setup }, decision.format);
         let (layout, pool) = (setup.layout.clone(), setup.pool.clone());
-        let mut disks = disks;
-        if !read_only {
-            take_back(&mut disks, &devices)?;
-        }
+        drop(devices);
+        let replayed: Vec<Option<Vec<u8>>> = overlays.iter().map(|o| changed(o)).collect();
+        drop(overlays);
+        let own = |disk| Arc::try_unwrap(disk).expect("nobody looks at it any more");
+        let mut disks: Vec<Disk> = disks.into_iter().map(own).collect();
+        take_back(&mut disks, replayed)?;
         let mut disks: Vec<Option<Disk>> = disks.into_iter().map(Some).collect();
         let size = disks.iter().flatten().map(Disk::sectors).max().unwrap_or_default();
         let mut take = |index: Option<usize>| {
@@ -253,20 +261,59 @@ fn fail_write(disk: &mut Disk, at: Sectors, data: &Shared, rng: &mut Rng) -> Res
     Err(format!("write error after {done} sectors"))
 }
 
-/// The content of a disk as a device to examine.
-fn snapshot((index, disk): (usize, &Disk)) -> device::Shared {
-    let device = device::mem::MemDevice::new(format!("disk{index}"), disk.sectors());
-    let device = device.expect("a simulated disk fits in memory");
-    device::write_at(&device, Sectors::ZERO, disk.bytes()).expect("memory takes writes");
-    Arc::new(device)
+/// A disk as a device to examine.
+fn snapshot((index, disk): (usize, &Arc<Disk>)) -> device::Shared {
+    let facts = Facts::plain(format!("disk{index}"), disk.sectors());
+    Arc::new(Snapshot { facts, disk: disk.clone() })
 }
 
-/// Writes what a replay of logs changed on the snapshots to their disks, durably.
-fn take_back(disks: &mut [Disk], devices: &[device::Shared]) -> Result<(), Error> {
+/// A disk that is only looked at.
+struct Snapshot {
+    facts: Facts,
+    disk: Arc<Disk>,
+}
+
+impl Device for Snapshot {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read(&self, at: Sectors, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut from = at.len();
+        for buf in bufs {
+            let to = from + buf.len();
+            let bytes = self.disk.bytes().get(from..to).ok_or(io::ErrorKind::UnexpectedEof)?;
+            buf.copy_from_slice(bytes);
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn write(&self, _: Sectors, _: &[IoSlice<'_>]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, _: Sectors, _: Sectors) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What a disk holds after a replay of logs; nothing where none changed it.
+fn changed(overlay: &MemoryOverlay) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; overlay.facts().sectors.len()];
+    let is_read = !overlay.is_empty() && read_at(overlay, Sectors::ZERO, &mut bytes).is_ok();
+    is_read.then_some(bytes)
+}
+
+/// Writes what a replay of logs changed to the disks, durably.
+fn take_back(disks: &mut [Disk], replayed: Vec<Option<Vec<u8>>>) -> Result<(), Error> {
     const BLOCK: usize = 4096;
-    for (disk, device) in disks.iter_mut().zip(devices) {
-        let mut bytes = vec![0; disk.sectors().len()];
-        read_at(&**device, Sectors::ZERO, &mut bytes).map_err(|e| Error::io("a snapshot", e))?;
+    for (disk, bytes) in disks.iter_mut().zip(replayed) {
+        let Some(bytes) = bytes else { continue };
         for (index, block) in bytes.chunks(BLOCK).enumerate() {
             let at = index * BLOCK;
             if disk.bytes()[at..at + block.len()] != *block {

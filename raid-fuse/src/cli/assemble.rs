@@ -1,9 +1,9 @@
 //! `assemble --explain`: which members would serve, and why, without starting anything.
-//! `assemble --what-if` is [`what_if`].
+//! `assemble --what-if` is [`what_if`]; `--update` rewrites what another machine needs.
 
 use super::start::{Choices, lens};
 use super::{choice, diff, exit, members, out, what_if};
-use raid_core::assembly::layout_of;
+use raid_core::assembly::{byte_order, layout_of};
 use raid_core::device::{OpenOptions, Shared};
 use raid_core::error::{Error, Result};
 use raid_core::layout::Level;
@@ -18,11 +18,16 @@ exit code. Members of several arrays are explained array by array; the exit code
 the first one that would not start. Nothing is started and nothing is written; the members may be
 in use.
 
+--update=byteorder rewrites the superblocks of an array of metadata 0.90 for machines of the other
+byte order: to this machine's, or, if all have that already, to the other one. An array can be
+mounted in either; only a kernel needs its own. With --explain it only says what it would do.
+
 Examples:
   raid-fuse assemble --explain d0.img d1.img d2.img d3.img
   raid-fuse assemble --explain --degraded d0.img d2.img d3.img
   raid-fuse assemble --explain *.img                (every array that is among them)
   raid-fuse assemble --explain --diff d0.img d1.img (two halves of a split mirror)
+  raid-fuse assemble --update=byteorder nas0.img nas1.img
 
 --what-if is for an array that does not start, or that nobody dares to force: every plausible way to
 start the members is tried for reading only (all of them, each doubtful one left out, each side of
@@ -53,6 +58,9 @@ pub struct Args {
     /// As if mounted with --read-only
     #[arg(long, short = 'r', short_alias = 'o', alias = "readonly")]
     read_only: bool,
+    /// Rewrite what another machine needs: byteorder (metadata 0.90)
+    #[arg(long, value_name = "WHAT", value_parser = ["byteorder"], conflicts_with = "read_only")]
+    update: Option<String>,
     #[command(flatten)]
     choices: Choices,
 }
@@ -71,6 +79,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             uuid: args.choices.array.uuid,
             sample: (args.sample, args.seed),
         });
+    }
+    if args.update.is_some() {
+        return update(args);
     }
     if !args.explain {
         return Ok(exit::misuse(&Error::invalid(
@@ -144,6 +155,30 @@ fn refused(error: &Error) -> String {
 
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// Rewrites the superblocks of all members in the other byte order.
+fn update(args: &Args) -> Result<ExitCode> {
+    let open = match args.explain {
+        true => OpenOptions::looking(),
+        false => members::options(false, args.choices.direct),
+    };
+    let overlay = args.choices.overlay.as_deref().filter(|_| !args.explain);
+    let devices = members::open(&args.members, &open, overlay)?;
+    let candidates = members::examine(&devices);
+    // Nothing but superblocks is written, so that also a dirty array without all members will do.
+    let assembly = args.choices.decide(&candidates, true)?;
+    let turns = byte_order::turns(&candidates, &assembly.array.uuid)?;
+    if !args.explain {
+        byte_order::turn_all(&turns, &devices)?;
+    }
+    let done = if args.explain { "would be rewritten" } else { "rewritten" };
+    let line = |turn: &byte_order::Turn<'_>| {
+        let (from, to) = (turn.from.name(), turn.from.other().name());
+        format!("{}: superblock {done}, {from} to {to}\n", turn.name)
+    };
+    out::print(&turns.iter().map(line).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {

@@ -1,12 +1,14 @@
 //! `scan`: which arrays are in these files and folders, and what the rest is.
 
 use super::{examine, members, out};
-use raid_core::assembly::{self, survives};
+use raid_core::assembly::{self, Content, survives};
 use raid_core::error::ErrorKind;
 use raid_core::error::Result;
 use raid_core::meta::assemble::{Candidate, Fate, Options, Refusal, Verdict, assemble};
 use raid_core::meta::foreign::{Foreign, Kind};
+use raid_core::meta::partitions::Partition;
 use raid_core::meta::{Identity, Sighting, examine as words, uuid};
+use raid_core::units::Sectors;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -21,7 +23,8 @@ const FILES_MAX: usize = 10_000;
 #[command(after_long_help = "\
 Folders are not entered deeper than one level. Members are grouped by the id of their array.
 Members of other RAIDs and what was named by itself are told; of files in folders that carry no md
-the number is told, with --verbose each. Exit code 1 if there is no array.
+the number is told, with --verbose each. Members in partitions of a disk image are named as they
+can be typed: slice:start=SECTOR,len=SECTORS+IMAGE. Exit code 1 if there is no array.
 
 Examples:
   raid-fuse scan                      (this folder)
@@ -128,11 +131,30 @@ impl Scan {
         }
     }
 
+    /// A file, and the partitions inside an image unless the whole is a member: partitions of an
+    /// array that lies on whole disks are no members of their own. Those of a block device have
+    /// devices of their own.
     fn file(&mut self, path: &str, named: bool) {
-        let looked = members::look(path).and_then(|device| {
-            let content = assembly::content(&*device)?;
-            Ok((device.facts().sectors, content))
-        });
+        let looked = look(path);
+        let partitions = match &looked {
+            Ok((_, content))
+                if Path::new(path).is_file() && content.md.iter().all(|s| s.record.is_err()) =>
+            {
+                content.partitions.clone()
+            }
+            _ => Vec::new(),
+        };
+        self.take(path, looked, named);
+        for Partition { area, .. } in partitions {
+            let spec = format!("slice:start={},len={}+{path}", area.at, area.len);
+            match look(&spec) {
+                Ok((_, content)) if content.md.is_empty() => {}
+                looked => self.take(&spec, looked, named),
+            }
+        }
+    }
+
+    fn take(&mut self, path: &str, looked: Result<(Sectors, Content)>, named: bool) {
         match looked {
             Err(error) => self.unreadable.push((path.into(), error.to_string())),
             Ok((_, content)) if content.md.is_empty() => {
@@ -327,6 +349,13 @@ fn damage(candidate: &Candidate) -> String {
         Err(error) => format!("a damaged md {} superblock: {error}", sighting.format),
     };
     candidate.sightings.iter().map(why).collect::<Vec<String>>().join("; ")
+}
+
+/// The length of a device and what it carries.
+fn look(spec: &str) -> Result<(Sectors, Content)> {
+    let device = members::look(spec)?;
+    let content = assembly::content(&*device)?;
+    Ok((device.facts().sectors, content))
 }
 
 /// The path is named once.

@@ -112,7 +112,8 @@ impl Choices {
         Ok(assembly)
     }
 
-    fn decide(&self, candidates: &[Candidate], read_only: bool) -> Result<Assembly> {
+    /// The decision over members that were looked at; what may not be forced is refused.
+    pub fn decide(&self, candidates: &[Candidate], read_only: bool) -> Result<Assembly> {
         let options = self.options(self.array.of(candidates)?, read_only);
         let assembly = assembly::decide(candidates, &options)
             .map_err(|error| self.with_stale(candidates, &options, error))?;

@@ -86,7 +86,12 @@ fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
         line("Name", &report.name);
     }
     line("UUID", &report.uuid);
-    line("Events", &report.events.to_string());
+    let (high, low) = (report.events >> 32, report.events as u32);
+    match report.metadata.as_str() {
+        // mdadm shows the two words of the oldest version.
+        "0.90" => line("Events", &format!("{high}.{low}")),
+        _ => line("Events", &report.events.to_string()),
+    }
 }
 
 fn row(member: &Member) -> String {

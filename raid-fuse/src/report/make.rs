@@ -248,7 +248,8 @@ fn present(name: &str, record: &MemberRecord) -> Member {
         path: Some(name.into()),
         number: Some(record.number),
         write_mostly: record.write_mostly,
-        device_uuid: Some(uuid::to_text(&record.device_uuid)),
+        // Metadata 0.90 gives its members no ids.
+        device_uuid: (record.device_uuid != [0; 16]).then(|| uuid::to_text(&record.device_uuid)),
         data_offset_bytes: Some(record.data_at.bytes()),
         ..nobody()
     }

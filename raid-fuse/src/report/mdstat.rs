@@ -68,7 +68,12 @@ fn geometry(report: &Report) -> String {
         _ => String::new(),
     };
     let blocks = report.size_bytes.unwrap_or_default() >> 10;
-    format!("{blocks} blocks super {}{level}", report.metadata)
+    // The kernel names every version but the oldest.
+    let version = match report.metadata.as_str() {
+        "0.90" => String::new(),
+        version => format!(" super {version}"),
+    };
+    format!("{blocks} blocks{version}{level}")
 }
 
 /// RAID 10's copies, of each kind that there is more than one of.

@@ -7,6 +7,7 @@ use crate::meta::examine;
 use crate::meta::md1::features;
 use crate::meta::md1::packet::Packet;
 use crate::meta::record::{ArrayRecord, DeviceRole};
+use crate::meta::{Found, md0};
 use crate::units::{Sectors, Slot, SlotSet};
 
 /// Decides which `candidates` serve the array, or refuses with the reasons.
@@ -152,8 +153,7 @@ impl<'a> Table<'a> {
     }
 
     fn seat(&mut self, entry: Entry<'a>, slot: Slot) -> Result<(), Refusal> {
-        let bits = Packet::new(&entry.found.member.raw).features();
-        if bits & features::REPLACEMENT != 0 {
+        if entry.found.member.replacement {
             self.replacements.push((slot, entry));
             let why = "it was being made ready to take over; the old member serves";
             self.verdicts.set(entry.index, Fate::Replacement(slot), why);
@@ -313,7 +313,8 @@ impl<'a> Table<'a> {
 
     /// Whether the array has one of these features.
     fn has(&self, bits: u32) -> bool {
-        Packet::new(&self.freshest.found.member.raw).features() & bits != 0
+        let Found { format, member, .. } = self.freshest.found;
+        format.name != md0::V0_90.name && Packet::new(&member.raw).features() & bits != 0
     }
 
     /// What was acknowledged may be in the journal alone.

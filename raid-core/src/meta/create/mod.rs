@@ -10,9 +10,11 @@
 //! - An internal bitmap comes only when asked for, whatever the size (as mdadm 4.4 and later).
 //! - Metadata 1.0 takes no data offset, and a bitmap never overlaps the data or the log.
 //! - A name may use all 32 bytes; mdadm cuts the last one off.
+//! - With 0.90, write-mostly is recorded from the start, and RAID 0 of equal members can be made.
 
 mod breakdown;
 mod log;
+mod old;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -53,7 +55,8 @@ pub struct Request {
     pub members: Vec<Option<NewMember>>,
     /// The array's name without its host.
     pub name: Vec<u8>,
-    /// The host to put before the name; `None`: no host.
+    /// The host to put before the name; `None`: no host. With 0.90 it is part of the id instead:
+    /// see [`super::md0::id_with_host`].
     pub homehost: Option<Vec<u8>>,
     /// Array id.
     pub uuid: [u8; 16],
@@ -150,6 +153,7 @@ pub fn create(request: &Request) -> Result<Creation> {
     check_members(request)?;
     log::check(request)?;
     let data_at = place::data_at(request, chunk)?;
+    old::check(request, chunk)?;
     let rooms = request.members.iter().map(|member| match member {
         Some(member) => place::room(request, member.sectors, data_at).map(Some),
         None => Ok(None),
@@ -248,10 +252,11 @@ fn check_members(request: &Request) -> Result<()> {
         6 => 4,
         _ => 1,
     };
-    if slots < least || slots > packet::MAX_DEV as usize {
+    let most = old::members_max(request.format, packet::MAX_DEV);
+    if slots < least || slots > most as usize {
         return Err(Error::invalid(format!(
-            "{slots} members were given; this level takes {least} to {}",
-            packet::MAX_DEV
+            "{slots} members were given; this level takes {least} to {most} with metadata {}",
+            request.format
         )));
     }
     if slots == 1 && !request.force {
@@ -276,9 +281,10 @@ fn check_members(request: &Request) -> Result<()> {
     }
 }
 
-/// The layout word: RAID 0 always names its order, as mdadm 4.2 does.
+/// The layout word: RAID 0 always names its order, as mdadm 4.2 does, where there is a word.
 fn layout_word(request: &Request) -> u32 {
     let default = match request.level {
+        0 if old::is(request.format) => 0,
         0 => 1,
         5 | 6 => 2,
         10 => 0x102,
@@ -295,7 +301,10 @@ fn array_record(
     let slots = request.members.len() as u16;
     let mut array = ArrayRecord {
         uuid: request.uuid,
-        name: full_name(request.homehost.as_deref(), &request.name)?,
+        name: match old::is(request.format) {
+            true => Vec::new(),
+            false => full_name(request.homehost.as_deref(), &request.name)?,
+        },
         ctime: request.ctime,
         level: request.level,
         layout: layout_word(request),
@@ -303,7 +312,7 @@ fn array_record(
         slots,
         component: component(request, chunk, rooms)?,
         utime: request.ctime,
-        events: 0,
+        events: u64::from(old::is(request.format)),
         resync: None,
         roles: Vec::new(),
         logical_block: None,
@@ -348,6 +357,7 @@ fn component(request: &Request, chunk: Sectors, rooms: &[Option<Sectors>]) -> Re
             smallest.bytes()
         )));
     }
+    old::check_component(request, component)?;
     if component.is_empty() { Err(too_small(unit)) } else { Ok(component) }
 }
 
@@ -402,7 +412,10 @@ fn planned(
         data_at,
         data_len: areas.data_len,
         number: number as u32,
-        device_uuid: new.device_uuid,
+        device_uuid: match old::is(request.format) {
+            true => [0; 16],
+            false => new.device_uuid,
+        },
         recovery: log::recovery(request, slot),
         replacement: false,
         write_mostly: new.write_mostly,
@@ -438,7 +451,11 @@ fn planned_member(
 
 /// The block a new superblock is patched into: room for the role map, and the feature bits no
 /// record says: the log's, and RAID 0's, which mdadm 4.2 sets only where members differ in size.
+/// Nothing with 0.90.
 fn fresh_block(request: &Request) -> Vec<u8> {
+    if old::is(request.format) {
+        return Vec::new();
+    }
     let mut raw = vec![0; packet::SIZE_MAX];
     let journals = matches!(request.log, Some(NewLog::Journal(_))) as u32;
     let devices = request.members.len() as u32 + journals;

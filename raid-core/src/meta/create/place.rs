@@ -1,14 +1,14 @@
 //! Where a new array's superblock, bitmap, bad-block log and data lie: mdadm 4.2's formulas
 //! (`validate_geometry1`, `choose_bm_space`, `add_internal_bitmap1`, `write_init_super1`).
 
-use super::{Areas, DAEMON_SLEEP, NewBitmap, NewLog, Request};
+use super::{Areas, DAEMON_SLEEP, NewBitmap, NewLog, Request, old};
 use crate::error::{Error, Result};
 use crate::meta::Format;
 use crate::meta::bytes::overlap;
 use crate::meta::md_bitmap::{self, Bitmap};
-use crate::meta::md_ppl;
 use crate::meta::record::{Area, ArrayRecord};
 use crate::meta::sizes::{self, Geometry};
+use crate::meta::{md_ppl, md0};
 use crate::units::Sectors;
 
 /// Data begins at a multiple of 1 MiB.
@@ -49,7 +49,7 @@ fn log_room(request: &Request, sectors: Sectors) -> Sectors {
 
 /// True if the superblock lies behind the data.
 fn is_at_end(format: &Format) -> bool {
-    format.name == "1.0"
+    format.name == "1.0" || old::is(format)
 }
 
 /// Where data begins on every member: the first member decides, as with mdadm.
@@ -57,10 +57,11 @@ pub fn data_at(request: &Request, chunk: Sectors) -> Result<Sectors> {
     if is_at_end(request.format) {
         return match request.data_at {
             None | Some(Sectors::ZERO) => Ok(Sectors::ZERO),
-            Some(_) => Err(Error::invalid(
-                "metadata 1.0 keeps data at the start of a member; \
+            Some(_) => Err(Error::invalid(format!(
+                "metadata {} keeps data at the start of a member; \
                  leave out --data-offset or choose --metadata 1.2",
-            )),
+                request.format
+            ))),
         };
     }
     if let Some(at) = request.data_at {
@@ -80,6 +81,7 @@ pub fn data_at(request: &Request, chunk: Sectors) -> Result<Sectors> {
 /// Data sectors a member of `device` sectors can give to the array.
 pub fn room(request: &Request, device: Sectors, data_at: Sectors) -> Result<Sectors> {
     let (end, overhead) = match is_at_end(request.format) {
+        true if old::is(request.format) => (device.round_down(md0::RESERVED), md0::RESERVED),
         true => (device.round_down(Sectors(8)), Sectors(HEAD_ROOM) + log_room(request, device)),
         false => (device, data_at),
     };
@@ -100,7 +102,10 @@ pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Res
             "a write-intent bitmap makes sense only with redundancy; leave out --bitmap",
         ));
     }
-    let room = bitmap_room(array.component);
+    let room = match old::is(request.format) {
+        true => md0::BITMAP_ROOM,
+        false => bitmap_room(array.component),
+    };
     let bits_max = (room.bytes().saturating_sub(md_bitmap::HEAD as u64)) * 8;
     if bits_max == 0 {
         return Err(Error::invalid("members are too small for a bitmap; leave out --bitmap"));
@@ -124,9 +129,12 @@ pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Res
         u32::try_from(chunk).map_err(|_| Error::invalid("the array is too large for a bitmap"))?;
     Ok(Bitmap {
         version: 4,
-        uuid: request.uuid,
-        events: 0,
-        events_cleared: 0,
+        uuid: match old::is(request.format) {
+            true => md0::bitmap_id(&request.uuid, md0::ByteOrder::OWN),
+            false => request.uuid,
+        },
+        events: array.events,
+        events_cleared: array.events,
         sync_size: covered,
         state: 0,
         chunk_bytes,
@@ -171,6 +179,7 @@ pub fn areas(
         _ => bitmap_len(array, bitmap),
     };
     let (mut areas, log_at) = match is_at_end(request.format) {
+        true if old::is(request.format) => areas_of_old(super_at),
         true => areas_at_end(component, log, super_at)?,
         false => areas_at_start(log, super_at, data_at, device),
     };
@@ -199,6 +208,12 @@ pub fn areas(
             data_at.bytes()
         ))),
     }
+}
+
+/// `[ data ][ superblock ][ bitmap ]`; also the place of the last.
+fn areas_of_old(super_at: Sectors) -> (Areas, Sectors) {
+    let areas = Areas { super_at, data_len: super_at, bad_log: None, bitmap_at: None, ppl: None };
+    (areas, super_at + md0::BITMAP_AFTER)
 }
 
 /// `[ data ][ bitmap or partial parity log ][ bad-block log ][ superblock ]`; also the place of

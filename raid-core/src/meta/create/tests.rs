@@ -25,8 +25,11 @@ pub(super) fn request(line: &str) -> Request {
         level: fields[0].parse().unwrap(),
         layout: optional(fields[3]).map(|word| word as u32),
         chunk: optional(fields[2]).map(Sectors),
-        members: fields[4].split(',').map(|len| optional(len).map(new)).collect(),
-        name: b"0".to_vec(),
+        members: match fields[4].split_once('*') {
+            Some((len, times)) => vec![optional(len).map(new); number(times) as usize],
+            None => fields[4].split(',').map(|len| optional(len).map(new)).collect(),
+        },
+        name: if fields[1] == "0.90" { Vec::new() } else { b"0".to_vec() },
         homehost: Some(b"host".to_vec()),
         uuid: [1; 16],
         ctime: 1_700_000_000,
@@ -106,10 +109,44 @@ fn plans_are_those_of_mdadm() {
     assert!(count > 100, "the table has {count} lines");
 }
 
+/// The answer of a plan with metadata 0.90.
+fn answer_090(creation: &Creation) -> String {
+    let first = &creation.members[0];
+    assert_eq!(first.member.device_uuid, [0; 16]);
+    let bitmap = first.bitmap.as_ref().map(|(at, bytes)| {
+        assert_eq!(*at, first.superblock.0 + Sectors(8));
+        let b = md_bitmap::parse(bytes, &creation.array.uuid).unwrap();
+        let Bitmap { version, events, sync_size, state, chunk_bytes, daemon_sleep, .. } = b;
+        format!(" bitmap({version},{events},{sync_size},{state},{chunk_bytes},{daemon_sleep})")
+    });
+    let words = crate::meta::md0::tests::text(&first.superblock.1);
+    format!("{} {words}{}", creation.size, bitmap.unwrap_or_default())
+}
+
+#[test]
+fn plans_with_metadata_090_are_those_of_mdadm() {
+    let lines = include_str!("mdadm-0.90.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (line, theirs) in lines.map(|line| line.split_once(" : ").unwrap()) {
+        let ours = match create(&request(line)) {
+            Ok(creation) => answer_090(&creation),
+            Err(error) => format!("refused ({error})"),
+        };
+        count += 1;
+        if ours != theirs && !(theirs == "refused" && ours.starts_with("refused")) {
+            wrong.push(format!("{line}\n  mdadm {theirs}\n  ours  {ours}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 35, "the table has {count} lines");
+}
+
 #[test]
 fn the_account_balances_for_every_plan() {
     let mut count = 0;
-    for (line, _) in lines() {
+    let old = include_str!("mdadm-0.90.txt").lines().filter(|line| !line.starts_with('#'));
+    for (line, _) in lines().chain(old.map(|line| line.split_once(" : ").unwrap())) {
         let Ok(creation) = create(&request(line)) else { continue };
         let Breakdown { given, missing, usable, redundancy, metadata, rounding, unused } =
             creation.breakdown;
@@ -153,6 +190,16 @@ fn the_default_chunk_is_stored_and_a_given_one_is_too() {
         |line| Packet::new(&create(&request(line)).unwrap().members[0].superblock.1).chunk();
     assert_eq!(chunk("5 1.2 - - 65536,65536,65536 -"), 1024);
     assert_eq!(chunk("5 1.2 128 - 65536,65536,65536 -"), 128);
+}
+
+#[test]
+fn metadata_090_makes_raid0_of_equal_members_and_takes_no_name() {
+    let line = "0 0.90 128 - 65536,65599 -";
+    let creation = create(&request(line)).unwrap();
+    assert_eq!(creation.size, Sectors(2 * 65408));
+    assert_eq!((creation.array.layout, creation.array.events), (0, 1));
+    let named = Request { name: b"x".to_vec(), ..request(line) };
+    assert!(create(&named).unwrap_err().to_string().contains("--name"));
 }
 
 #[test]
@@ -256,6 +303,12 @@ fn what_cannot_work_is_refused_in_words() {
         ("1 1.2 - - 65536,65536 journal=65536", "only RAID 4, 5 and 6"),
         ("5 1.2 128 - 65536,65536,65536 journal=3000", "too small"),
         ("5 1.2 128 - 65536,65536,65536 journal=2000", "too small"),
+        ("1 0.90 - - 9000000000,9000000000 -", "4 TiB"),
+        ("1 0.90 - - 16384*28 -", "takes 1 to 27"),
+        ("1 0.90 - - 65536,65536 data=2048", "--metadata 1.2"),
+        ("0 0.90 128 - 65536,32768 -", "members of one size"),
+        ("0 0.90 128 1 65536,65536 -", "layout of a raid0"),
+        ("1 0.90 - - 200,200 -", "too small"),
     ] {
         let error = create(&request(line)).unwrap_err().to_string();
         assert!(error.contains(words), "{line}: {error}");

@@ -43,7 +43,8 @@ pub struct Field {
     pub key: &'static str,
     /// Value for programs.
     pub value: Value,
-    /// Label for people, mdadm's word. Empty: a blank line, or for programs only.
+    /// Label for people, mdadm's word. Empty: a blank line, or for programs only; a colon: the
+    /// text is a row of a table and stands alone.
     pub label: &'static str,
     /// The value for people; `None`: for programs only.
     pub text: Option<String>,
@@ -79,6 +80,7 @@ impl fmt::Display for Examination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for field in &self.fields {
             match &field.text {
+                Some(text) if field.label == ROW => writeln!(f, "{text}")?,
                 Some(_) if field.label.is_empty() => writeln!(f)?,
                 Some(text) => writeln!(f, "{:>15} : {text}", field.label)?,
                 None => {}
@@ -103,6 +105,9 @@ pub fn places(device: Sectors, formats: &[&'static Format]) -> Vec<(&'static str
     let byte = |format: &Format| (format.super_at)(device).map(Sectors::bytes);
     formats.iter().map(|format| (format.name, byte(format))).collect()
 }
+
+/// The label of a row of a table.
+const ROW: &str = ":";
 
 /// Collects fields in order.
 #[derive(Default)]

@@ -5,10 +5,13 @@ use super::*;
 use crate::meta::bytes::put;
 use crate::meta::create::{NewMember, Request, create};
 use crate::meta::record::{Area, DeviceRole};
-use crate::meta::{FORMATS, PROBED, Sighting, bad_blocks, examine, foreign, probe};
+use crate::meta::{PROBED, Sighting, bad_blocks, examine, foreign, probe};
 use crate::units::Slot;
 
 const DEVICE: Sectors = Sectors(20480);
+
+/// The formats of this module.
+const FORMATS: [&Format; 3] = [&V1_2, &V1_1, &V1_0];
 
 /// A member of a three-member array and where its superblock lies.
 fn block(format: &'static Format, level: i32) -> (Sectors, Vec<u8>) {

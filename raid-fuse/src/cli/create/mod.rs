@@ -11,6 +11,7 @@ use raid_core::meta::assemble::Candidate;
 use raid_core::meta::create::{
     CHUNK_DEFAULT, Creation, NewBitmap, NewLog, NewMember, Request, check_room, create,
 };
+use raid_core::meta::md0::{self, V0_90};
 use raid_core::meta::{self, Format, uuid};
 use raid_core::units::Sectors;
 use std::io::Read;
@@ -57,7 +58,7 @@ pub struct Args {
     /// left-symmetric, ls, ra, ...; RAID 10: n2, f2, o2; RAID 0: original, alternate
     #[arg(long, short = 'p', alias = "parity")]
     layout: Option<String>,
-    /// Metadata: 1.0 (at the end), 1.1 (at the start), 1.2 (4K from the start)
+    /// Metadata: 1.0 (at the end), 1.1 (at the start), 1.2 (4K from the start), 0.90 (old)
     #[arg(long, short = 'e', default_value = "1.2", value_parser = parse_format)]
     metadata: &'static Format,
     /// Use only so much of each member [default: as much as fits]
@@ -236,6 +237,9 @@ fn check_words(args: &Args) -> Result<()> {
             args.device_uuid.len()
         )));
     }
+    if !args.device_uuid.is_empty() && args.metadata.name == V0_90.name {
+        return Err(Error::invalid("metadata 0.90 has no ids of members; leave out --device-uuid"));
+    }
     if let Some(slot) = args.write_mostly.iter().find(|slot| **slot >= args.raid_devices) {
         return Err(Error::invalid(format!(
             "--write-mostly {slot} is no slot; the slots are 0 to {}",
@@ -365,7 +369,7 @@ fn request(args: &Args, devices: &[Shared]) -> Result<Request> {
         members: slots,
         name: args.name.clone().into_bytes(),
         homehost: args.homehost.clone().map(String::into_bytes),
-        uuid: args.uuid.map_or_else(random_id, Ok)?,
+        uuid: args.uuid.map_or_else(|| new_id(args), Ok)?,
         ctime: args.ctime.unwrap_or_else(now),
         size: match args.size {
             Some(Size::Exactly(size)) => Some(size),
@@ -390,6 +394,15 @@ fn log(args: &Args, journal: Option<&Shared>) -> Result<Option<NewLog>> {
             failfast: false,
         })),
         None => (args.consistency_policy == Some(Policy::Ppl)).then_some(NewLog::Ppl),
+    })
+}
+
+/// A new id of an array; with 0.90 the host is a part of it, as it has no name to stand in.
+fn new_id(args: &Args) -> Result<[u8; 16]> {
+    let id = random_id()?;
+    Ok(match &args.homehost {
+        Some(host) if args.metadata.name == V0_90.name => md0::id_with_host(&id, host.as_bytes()),
+        _ => id,
     })
 }
 
