@@ -111,6 +111,7 @@ pub fn make(row: &Row, members: &[PathBuf], size: Option<Sectors>, zeroed: bool)
         assume_clean: false,
         zeroed,
         bitmap: None,
+        log: None,
         force: false,
     };
     let planned = create(&request).unwrap_or_else(|e| panic!("{}: {e}", row.name()));

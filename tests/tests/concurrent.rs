@@ -88,6 +88,7 @@ fn make(story: &Story, rng: &mut Rng) -> Vec<device::Shared> {
         assume_clean: false,
         zeroed: !story.resync,
         bitmap: None,
+        log: None,
         force: false,
     };
     assembly::make(&create(&request).unwrap(), &devices).unwrap();

@@ -141,6 +141,7 @@ fn request(format: &'static Format, level: i32, layout: Option<u32>, sizes: &[u6
         assume_clean: level != 1,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: true,
     }
 }

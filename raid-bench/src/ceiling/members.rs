@@ -59,6 +59,7 @@ pub fn make_filled(
         assume_clean: false,
         zeroed: true,
         bitmap: None,
+        log: None,
         force: false,
     })?;
     let devices = open_devices(&paths)?;

@@ -5,8 +5,8 @@ use crate::device::{self, Device, write_at};
 use crate::driver::Array;
 use crate::engine::{DeviceId, Manage, Member, State, Status};
 use crate::error::{Error, ErrorKind, Result};
-use crate::meta::record::DeviceRole;
-use crate::meta::{Format, Found, join, uuid};
+use crate::meta::record::{Area, DeviceRole};
+use crate::meta::{Format, Found, join, md_ppl, uuid};
 use crate::units::{Sectors, Slot};
 
 /// Whether a device that was a member may come back without being filled anew.
@@ -88,6 +88,9 @@ pub fn join(
         }
     };
     record.write_mostly |= options.write_mostly;
+    if let Some(area) = record.ppl {
+        clear_log(&*device, area, &status.array.uuid).map_err(named)?;
+    }
     let id = array.attach(device);
     let mut member = Member::new(id, name.clone(), record, State::Spare);
     // A log that was there before is not this array's.
@@ -155,6 +158,15 @@ fn check_empty(device: &dyn Device) -> Result<()> {
     };
     let text = format!("it carries {what}, which would be lost; to take it all the same, --force");
     Err(Error::new(ErrorKind::Refused, text))
+}
+
+/// Makes the partial parity log of a device that joins an empty one.
+fn clear_log(device: &dyn Device, area: Area, uuid: &[u8; 16]) -> Result<()> {
+    let mut bytes = md_ppl::empty(uuid, 0);
+    bytes.resize(area.len.len(), 0);
+    let io = |e| Error::io("clearing its partial parity log", e);
+    write_at(device, area.at, &bytes).map_err(io)?;
+    device.flush().map_err(io)
 }
 
 /// Removes superblocks that lie elsewhere, so that nobody finds two.

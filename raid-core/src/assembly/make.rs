@@ -2,7 +2,7 @@
 
 use crate::device::{self, Device, read_at, write_at, zero};
 use crate::error::{Error, ErrorKind, Result};
-use crate::meta::create::Creation;
+use crate::meta::create::{Creation, PlannedMember};
 use crate::meta::foreign::{self, Foreign};
 use crate::meta::partitions::{self, Partition};
 use crate::meta::{self, Sighting};
@@ -56,12 +56,13 @@ pub fn data_is_zero(device: &dyn Device, from: Sectors) -> bool {
     matches!(zero::is_zero(device, from, len, ZERO_READ_MAX), Ok(Some(true)))
 }
 
-/// Writes the new members: log and bitmap first, superblock last, each made durable. `devices`
-/// in the order of [`Creation::members`]. Superblocks elsewhere on a member are wiped, so that
-/// nobody finds two.
+/// Writes the new members: logs and bitmap first, superblock last, each made durable. `devices`
+/// in the order of [`Creation::members`], the journal last. Superblocks elsewhere on a member are
+/// wiped, so that nobody finds two.
 pub fn make(creation: &Creation, devices: &[device::Shared]) -> Result<()> {
-    assert_eq!(creation.members.len(), devices.len(), "one device for each planned member");
-    for (planned, device) in creation.members.iter().zip(devices) {
+    let planned: Vec<&PlannedMember> = creation.members.iter().chain(&creation.journal).collect();
+    assert_eq!(planned.len(), devices.len(), "one device for each planned member");
+    for (planned, device) in planned.into_iter().zip(devices) {
         let name = &device.facts().name;
         let io = |e| Error::io(format!("writing the metadata of {name}"), e);
         for sighting in content(&**device)?.md {
@@ -69,7 +70,7 @@ pub fn make(creation: &Creation, devices: &[device::Shared]) -> Result<()> {
                 write_at(&**device, sighting.at, &vec![0; sighting.bytes.len()]).map_err(io)?;
             }
         }
-        let areas = [planned.bad_log.as_ref(), planned.bitmap.as_ref()];
+        let areas = [planned.bad_log.as_ref(), planned.bitmap.as_ref(), planned.log.as_ref()];
         for (at, bytes) in areas.into_iter().flatten() {
             write_at(&**device, *at, bytes).map_err(io)?;
         }

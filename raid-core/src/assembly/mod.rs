@@ -2,16 +2,19 @@
 //!
 //! [`examine`] looks, [`decide`] chooses (see [`crate::meta::assemble`]), [`start`] runs;
 //! [`make`] writes what [`crate::meta::create`] planned; [`join`](join()) brings a device into a
-//! running array; [`byte_order`] rewrites superblocks when asked. Looking never writes.
+//! running array; [`byte_order`] rewrites superblocks when asked. Looking never writes. What a
+//! crash left in a partial parity log or a journal is replayed before an array runs ([`Replayed`]).
 
 mod bitmap;
 pub mod byte_order;
 mod join;
 mod make;
+mod replay;
 mod start;
 
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
+pub use replay::Replayed;
 pub(crate) use start::check_room;
 pub use start::{StartOptions, setup, start};
 

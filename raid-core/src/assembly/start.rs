@@ -1,13 +1,16 @@
 //! Starting what was decided.
 
+use super::replay::{self, Replayed};
 use super::{bitmap, layout_of};
 use crate::buf::Pool;
 use crate::device;
 use crate::driver::{self, Array};
-use crate::engine::{DeviceId, Member, Setup, State};
+use crate::engine::{DeviceId, Journal, Member, Setup, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::meta::assemble::{Assembly, Seat, SeatState};
+use crate::meta::md1::emit;
+use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::time::Instant;
 use crate::units::Sectors;
 use std::sync::Arc;
@@ -36,19 +39,22 @@ pub fn start(
     devices: &[device::Shared],
     options: &StartOptions,
 ) -> Result<Array> {
-    let (setup, table) = setup(assembly, devices, options, Pool::new(ARENA))?;
+    let mut devices = devices.to_vec();
+    let (setup, table) = setup(assembly, &mut devices, options, Pool::new(ARENA))?;
     let device = |index: Option<usize>| index.and_then(|index| devices.get(index).cloned());
     let table = table.into_iter().map(device).collect();
     Ok(Array::start(setup, table, options.driver.clone()))
 }
 
 /// What the engine must know to start the array, and by device id which of `devices` it is.
+/// What logs hold is replayed; where nothing may be written, overlays in memory take the places
+/// of members in `devices`.
 ///
 /// # Errors
 /// As [`start`].
 pub fn setup(
     assembly: &Assembly,
-    devices: &[device::Shared],
+    devices: &mut [device::Shared],
     options: &StartOptions,
     pool: Pool,
 ) -> Result<(Setup, Vec<Option<usize>>)> {
@@ -74,7 +80,9 @@ pub fn setup(
             SeatState::InSync => State::InSync,
             SeatState::Recovering(at) => State::Recovering(at),
         };
-        Ok(Member::new(DeviceId(id), seat.name.clone(), seat.member.clone(), state))
+        let mut record = seat.member.clone();
+        emit::say_ring(&mut record);
+        Ok(Member::new(DeviceId(id), seat.name.clone(), record, state))
     };
     let members: Vec<Option<Member>> = (assembly.seats.iter().enumerate())
         .map(|(slot, seat)| seat.as_ref().map(|seat| join(seat, slot)).transpose())
@@ -91,6 +99,14 @@ pub fn setup(
         id += 1;
     }
     let bitmap = bitmap::load(&array, &assembly.seats, devices, read_only)?;
+    let done = replayed(assembly, &mut array, &*layout, devices, read_only)?;
+    if done.wrote() {
+        // Replay wrote to the members only: what is to replace one of them is filled anew.
+        let filled = replacements.iter_mut().flatten();
+        filled.for_each(|member| member.state = State::Recovering(Sectors::ZERO));
+    }
+    let journal = journal(assembly, &done, &mut table);
+    let behind = assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events);
     let setup = Setup {
         layout,
         array,
@@ -98,8 +114,9 @@ pub fn setup(
         replacements,
         spares,
         bitmap,
+        journal,
         emit: assembly.format.emit,
-        uneven: assembly.seats.iter().flatten().any(|s| s.events != assembly.array.events),
+        uneven: behind || done.uneven,
         read_only,
         // Assembly lets this combination through only for reading or by force.
         trust_unsynced: !assembly.missing.is_empty(),
@@ -109,9 +126,43 @@ pub fn setup(
     Ok((setup, table))
 }
 
+/// The journal as the engine goes on with it, behind all other devices in `table`.
+fn journal(
+    assembly: &Assembly,
+    done: &Replayed,
+    table: &mut Vec<Option<usize>>,
+) -> Option<Journal> {
+    let (found, state) = assembly.journal.as_ref().zip(done.journal)?;
+    let device = DeviceId(table.len());
+    table.push(Some(found.candidate));
+    let record = MemberRecord { journal_tail: Some(state.tail), ..found.member.clone() };
+    let member = Member::new(device, found.name.clone(), record, State::Journal);
+    Some(Journal { member, state })
+}
+
+/// Replays the logs of the members.
+fn replayed(
+    assembly: &Assembly,
+    array: &mut ArrayRecord,
+    layout: &dyn Layout,
+    devices: &mut [device::Shared],
+    read_only: bool,
+) -> Result<Replayed> {
+    let seats = assembly.seats.iter();
+    let device = |seat: &Option<Seat>| devices.get(seat.as_ref()?.candidate).cloned();
+    let mut seated: Vec<Option<device::Shared>> = seats.clone().map(device).collect();
+    let done = replay::replay(assembly, array, layout, &mut seated, devices, read_only)?;
+    for (seat, device) in seats.zip(seated) {
+        if let (Some(seat), Some(device)) = (seat, device) {
+            devices[seat.candidate] = device;
+        }
+    }
+    Ok(done)
+}
+
 /// The data the layout will use must lie on the device.
 pub(crate) fn check_room(
-    array: &crate::meta::record::ArrayRecord,
+    array: &ArrayRecord,
     device: &dyn device::Device,
     seat: &Seat,
 ) -> Result<()> {

@@ -3,7 +3,7 @@
 //! A new kind is one line in [`kinds`]. Kinds that this machine cannot make (a loop device without
 //! root) are skipped with the reason.
 
-use super::cow::CowDevice;
+use super::cow::{CowDevice, MemoryOverlay};
 use super::fault::FaultDevice;
 use super::file::{self, Direct, FileDevice, OpenOptions};
 use super::mem::MemDevice;
@@ -51,6 +51,7 @@ fn kinds() -> Vec<Kind> {
             let device = CowDevice::open(base, &dir.path().join("overlay"), false).unwrap();
             Ok(in_dir(Arc::new(device), dir))
         }),
+        ("overlay in memory", || Ok(alone(Arc::new(MemoryOverlay::new(memory(SIZE)))))),
         ("trace", || Ok(alone(Arc::new(TraceDevice::new(memory(SIZE)))))),
         ("file, automatic", || Ok(file_in(scratch(), Direct::Auto))),
         ("file, page cache", || Ok(file_in(scratch(), Direct::Off))),

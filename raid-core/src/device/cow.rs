@@ -12,8 +12,10 @@
 mod admin;
 mod header;
 mod map;
+mod memory;
 
 pub use admin::{Overlay, list};
+pub use memory::MemoryOverlay;
 
 use super::file::transfer::Scatter;
 use super::file::{FileDevice, OpenOptions};

@@ -5,6 +5,7 @@ use super::manage::Manage;
 use super::{Action, Actions, Engine};
 use crate::buf::{Buf, Shared};
 use crate::error::{Error, ErrorKind};
+use crate::meta::md_journal::{BLOCK, BLOCK_BYTES};
 use crate::plan;
 use crate::units::Sectors;
 
@@ -38,12 +39,13 @@ pub enum Ask {
     Stop,
 }
 
-/// Bytes of the first and last sector of a write that are not to be changed.
+/// Bytes at the ends of a write that are not to be changed: of its first and last sector, inside
+/// the engine of its first and last page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// At the beginning of the first sector; less than a sector.
+    /// At the beginning; of an ask less than a sector.
     pub head: usize,
-    /// At the end of the last sector; less than a sector.
+    /// At the end; of an ask less than a sector.
     pub tail: usize,
 }
 
@@ -107,9 +109,16 @@ impl Engine {
             let error = Error::new(ErrorKind::ReadOnly, "the array is read-only");
             return out.push(Action::Reply(id, Outcome::Failed(error)));
         }
+        let (at, data, keep) = match self.logs.journal {
+            Some(_) => self.in_pages(at, data, keep),
+            None => (at, data, keep),
+        };
         let len = Sectors::floor_bytes(data.len() as u64);
         let end = at + len;
-        let bands = plan::split(&*self.layout, at, len);
+        let mut bands = plan::split(&*self.layout, at, len);
+        if let Some(rows) = self.log_room {
+            bands = plan::shortened(bands, rows);
+        }
         let marks: Vec<Option<u64>> = bands.iter().map(|band| self.mark(band)).collect();
         let flights: Vec<Flight> = bands
             .into_iter()
@@ -134,6 +143,20 @@ impl Engine {
         self.mark_dirty(out);
         self.publish_marks(out);
         self.open(id, true, 0, flights, out);
+    }
+
+    /// The same write in whole pages of 4 KiB, as a journal keeps them: more to keep at its ends.
+    fn in_pages(&self, at: Sectors, data: Shared, keep: Keep) -> (Sectors, Shared, Keep) {
+        let from = at.round_down(BLOCK);
+        let len = (at - from).len() + data.len();
+        let (head, whole) = ((at - from).len(), len.next_multiple_of(BLOCK_BYTES));
+        if head == 0 && whole == data.len() {
+            return (at, data, keep);
+        }
+        let mut pages = self.pool.zeroed(whole);
+        pages[head..len].copy_from_slice(&data);
+        let keep = Keep { head: keep.head + head, tail: keep.tail + whole - len };
+        (from, pages.freeze(), keep)
     }
 
     fn open(&mut self, id: AskId, write: bool, pieces: usize, all: Vec<Flight>, out: &mut Actions) {

@@ -13,6 +13,8 @@ pub struct Cells {
     pub old: SmallVec<[Option<Buf>; 8]>,
     /// What shall be written.
     pub new: SmallVec<[Option<Shared>; 8]>,
+    /// What the data units that are not written come to, where a log must know.
+    pub partial: Option<Buf>,
 }
 
 impl Cells {
@@ -20,6 +22,7 @@ impl Cells {
         Cells {
             old: std::iter::repeat_with(|| None).take(units).collect(),
             new: std::iter::repeat_with(|| None).take(units).collect(),
+            partial: None,
         }
     }
 
@@ -42,6 +45,8 @@ pub(super) enum Task {
     Encode(Units),
     /// Make `new` of these parity units from their `old` and the change of these data units.
     Update { parity: Units, data: Units },
+    /// Make `partial`: what is left of this new parity without these new data units.
+    Partial { parity: Units, data: Units },
     /// Compare parity with data, or copies with this one.
     Compare { source: u16 },
 }
@@ -71,6 +76,7 @@ impl Work {
             Task::Solve(lost) => self.solve(&lost, pool),
             Task::Encode(parity) => self.encode(&parity, pool),
             Task::Update { parity, data } => self.update(&parity, &data),
+            Task::Partial { parity, data } => self.partial(&parity, &data, pool),
             Task::Compare { source } => self.compare(source, pool),
         }
     }
@@ -148,6 +154,16 @@ impl Work {
         }
         self.put(Role::P, p);
         self.put(Role::Q, q);
+    }
+
+    fn partial(&mut self, parity: &[u16], data: &[u16], pool: &Pool) {
+        let new = |unit: &u16| self.cells.new[*unit as usize].as_deref();
+        let sources: SmallVec<[&[u8]; 8]> = (parity.iter().chain(data))
+            .map(|unit| new(unit).expect("new parity was made of new data"))
+            .collect();
+        let mut partial = pool.take(self.len);
+        code::xor(&sources, &mut partial);
+        self.cells.partial = Some(partial);
     }
 
     fn solve(&mut self, lost: &[u16], pool: &Pool) {

@@ -1,5 +1,8 @@
 //! A plan in progress on one band: the phase it is in, what it waits for, its bytes.
 
+mod answer;
+mod told;
+
 use super::Member;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
@@ -51,6 +54,8 @@ pub(super) struct Flight {
     unreadable: Devices,
     /// The version that makes this write's bits in the bitmap durable, once they are set.
     pub marked: Option<u64>,
+    /// The log that speaks of this write, durably.
+    pub lane: Option<DeviceId>,
     failed_reads: bool,
     locked: bool,
     generation: u64,
@@ -71,6 +76,7 @@ impl Flight {
             keeps: SmallVec::new(),
             unreadable: Devices::new(),
             marked: None,
+            lane: None,
             failed_reads: false,
             locked: false,
             generation: 0,
@@ -164,11 +170,15 @@ impl Engine {
         let heal = !self.read_only && flight.kind == Kind::Read && !flight.unreadable.is_empty();
         let consistent = self.is_consistent(&self.flights[id].band);
         let targets = self.unfilled(id);
+        let (logs, journal) = (self.has_logs(), self.logs.journal.is_some());
         let flight = &mut self.flights[id];
         let planned = match flight.kind {
             Kind::Read => plan::read(&flight.band, code, &access, heal),
             Kind::Fill => plan::read(&flight.band, code, &access, false),
-            Kind::Write => plan::write(&flight.band, code, &access, consistent),
+            Kind::Write => {
+                let plan = plan::write(&flight.band, code, &access, consistent);
+                if logs { plan.map(|plan| plan::logged(plan, &flight.band, journal)) } else { plan }
+            }
             Kind::Repair => plan::repair(&flight.band, code, &access),
             Kind::Recover => plan::recover(&flight.band, code, &access, &targets),
             // What did not read is rewritten; there is nothing to compare it with.
@@ -237,6 +247,7 @@ impl Engine {
 
     /// Goes through the phases until one has to wait.
     pub(super) fn advance(&mut self, id: FlightId, out: &mut Actions) {
+        let journal = self.logs.journal.is_some();
         loop {
             let flight = &mut self.flights[id];
             let Some(phase) = flight.plan.phases.get(flight.phase).cloned() else {
@@ -266,6 +277,12 @@ impl Engine {
                 Phase::Compare => {
                     let source = self.first_copy(id);
                     return self.issue_work(id, Task::Compare { source }, out);
+                }
+                Phase::Log if journal || flight.is_full() => return self.queue_log(id, out),
+                Phase::Log => {
+                    let data = (flight.band.first..=flight.band.last).collect();
+                    let task = Task::Partial { parity: parity(flight), data };
+                    return self.issue_work(id, task, out);
                 }
                 Phase::Answer if flight.kind == Kind::Fill => return self.fill(id, out),
                 Phase::Answer => self.answer(id),
@@ -328,58 +345,16 @@ impl Engine {
     pub(super) fn work_done(&mut self, id: FlightId, work: Box<Work>, out: &mut Actions) {
         let flight = &mut self.flights[id];
         flight.cells = work.cells;
-        if matches!(flight.plan.phases.get(flight.phase - 1), Some(Phase::Compare)) {
-            self.mismatched(work.mismatches);
-            if work.mismatches == 0 {
-                return self.finish(id, out);
+        match flight.plan.phases.get(flight.phase - 1) {
+            Some(Phase::Compare) => {
+                self.mismatched(work.mismatches);
+                if work.mismatches == 0 {
+                    return self.finish(id, out);
+                }
+                self.advance(id, out);
             }
-        }
-        self.advance(id, out);
-    }
-
-    /// The bytes of a write that are to keep what the array holds are put into its payload.
-    fn fill(&mut self, id: FlightId, out: &mut Actions) {
-        let copy = self.shape.code == Code::Copy;
-        let flight = &mut self.flights[id];
-        for (unit, keep) in std::mem::take(&mut flight.keeps) {
-            let unit = unit as usize;
-            let old = flight.was_read(copy, unit).expect("the unit to complete was read");
-            let new = flight.cells.new[unit].as_deref().expect("the payload was given");
-            let mut whole = Buf::copy_of(new);
-            whole[..keep.head].copy_from_slice(&old[..keep.head]);
-            let tail = whole.len() - keep.tail;
-            whole[tail..].copy_from_slice(&old[tail..]);
-            flight.cells.new[unit] = Some(whole.freeze());
-        }
-        flight.kind = Kind::Write;
-        self.plan_flight(id, out);
-    }
-
-    /// Gives the wanted units to the ask. What is to be healed afterwards is kept as a copy.
-    fn answer(&mut self, id: FlightId) {
-        let flight = &mut self.flights[id];
-        let Owner::Ask(ask) = flight.owner else { panic!("only asks are answered") };
-        let copy = self.shape.code == Code::Copy;
-        let healed = match flight.plan.phases.last() {
-            Some(Phase::Commit(units)) => units.clone(),
-            _ => Units::new(),
-        };
-        for unit in healed.into_iter().map(usize::from) {
-            let content = flight.was_read(copy, unit).expect("what is healed was read or solved");
-            let content = Buf::copy_of(content).freeze();
-            flight.cells.new[if copy { 0 } else { unit }] = Some(content);
-            self.stats.healed += 1;
-        }
-        let mut pieces: SmallVec<[(usize, Buf); 8]> = SmallVec::new();
-        for (unit, place) in std::mem::take(&mut flight.places) {
-            let cell = match copy {
-                true => flight.cells.old.iter_mut().find_map(Option::take),
-                false => flight.cells.old[unit as usize].take(),
-            };
-            pieces.push((place, cell.expect("a wanted unit is filled")));
-        }
-        for (place, piece) in pieces {
-            self.piece_read(ask, place, piece);
+            Some(Phase::Log) => self.queue_log(id, out),
+            _ => self.advance(id, out),
         }
     }
 
@@ -387,13 +362,18 @@ impl Engine {
         let code = self.shape.code;
         let flight = &mut self.flights[id];
         if flight.kind == Kind::Write {
-            let due = self.dirty_version.max(flight.marked.unwrap_or(0));
+            // A member that a log or parity could not be written to must not come back unnoticed:
+            // with a log nothing is made consistent again after a crash but what the log says.
+            let failure = if self.log_room.is_some() { self.failure_version } else { 0 };
+            let due = self.dirty_version.max(flight.marked.unwrap_or(0)).max(failure);
             if !self.publisher.is_durable(due) {
                 flight.phase -= 1;
                 return self.wait_durable(due, Waiter::Flight(id));
             }
             if self.broken {
-                return self.refuse(id, "more members failed than the level survives", out);
+                let why = self.flush_lost.clone();
+                let why = why.unwrap_or("more members failed than the level survives".into());
+                return self.refuse(id, &why, out);
             }
         }
         let receivers: SmallVec<[(u16, Devices); 8]> =
@@ -408,6 +388,9 @@ impl Engine {
                 true => self.refuse(id, "no member is left to write to", out),
                 false => self.advance(id, out),
             };
+        }
+        if let Some(lane) = self.flights[id].lane {
+            self.touch(lane, receivers.iter().flat_map(|(_, devices)| devices.iter().copied()));
         }
         self.flights[id].pending = pending;
         self.stats.member_writes += pending as u64;
@@ -503,6 +486,9 @@ impl Engine {
         match flight.owner {
             Owner::Ask(ask) => self.flight_over(ask, flight.trouble, out),
             Owner::Job(at) => self.step_done(at, &flight.band, flight.trouble, out),
+        }
+        if let Some(lane) = flight.lane {
+            self.leave_lane(lane, out);
         }
         for flight in next {
             self.granted(flight, out);

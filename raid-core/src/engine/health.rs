@@ -26,6 +26,8 @@ pub enum State {
     Recovering(Sectors),
     /// It waits to take a place.
     Spare,
+    /// It is the write journal.
+    Journal,
     /// It failed: neither read nor written any more.
     Failed,
 }
@@ -63,7 +65,7 @@ impl Member {
         let trusted = match self.state {
             State::InSync => true,
             State::Recovering(cursor) => to <= cursor,
-            State::Spare | State::Failed => false,
+            State::Spare | State::Journal | State::Failed => false,
         };
         trusted && !self.record.bad_in(from, to)
     }

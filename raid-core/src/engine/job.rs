@@ -204,7 +204,7 @@ impl Engine {
     fn start_job(&mut self, kind: JobKind, out: &mut Actions) {
         let cursor = |state| match state {
             State::Recovering(cursor) => Some(cursor),
-            State::InSync | State::Spare | State::Failed => None,
+            State::InSync | State::Spare | State::Journal | State::Failed => None,
         };
         let filled = || self.health.all().filter(|m| cursor(m.state).is_some());
         let next = match kind {

@@ -17,6 +17,8 @@
 //! 8. Lost units are never solved from parity that may be wrong, unless the user took that risk.
 //! 9. Memory is bounded by what is asked at once: a flight holds at most the units of its band.
 //! 10. `step` is deterministic.
+//! 11. Where there is a partial parity log, no parity is written before the log durably says
+//!     what it follows from.
 
 mod ask;
 mod bitmap;
@@ -26,6 +28,8 @@ mod flight;
 mod flush;
 mod health;
 mod job;
+mod journal;
+mod log;
 mod manage;
 mod pace;
 mod publish;
@@ -39,12 +43,13 @@ pub use bitmap::Bitmap;
 pub use cells::{Cells, Work};
 pub use health::{DeviceId, Member, State};
 pub use job::JobKind;
+pub use journal::JournalState;
 pub use manage::{Manage, SyncAction};
 pub use pace::Limits;
 pub use status::{Progress, Stats, Status};
 
 use crate::buf::{Buf, Pool, Shared};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Code, Layout, Shape};
 use crate::meta::record::{ArrayRecord, MemberRecord};
 use crate::time::{Instant, Span};
 use crate::units::{Sectors, StripeNo};
@@ -133,6 +138,7 @@ enum Target {
     Work(FlightId),
     Publish(DeviceId),
     Flush(DeviceId),
+    Log { lane: DeviceId, device: DeviceId },
 }
 
 /// Who waits for superblocks to be durable.
@@ -140,7 +146,17 @@ enum Target {
 enum Waiter {
     Flight(FlightId),
     Flush(Vec<AskId>),
+    Log(DeviceId),
     Reply(AskId),
+}
+
+/// A write journal and where it goes on.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    /// The device; its state is not looked at.
+    pub member: Member,
+    /// Where the next block goes.
+    pub state: JournalState,
 }
 
 /// Everything the engine must know of an assembled array.
@@ -157,6 +173,8 @@ pub struct Setup {
     pub spares: Vec<Member>,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<Bitmap>,
+    /// The write journal, if the array has one and is written to.
+    pub journal: Option<Journal>,
     /// Builds superblocks.
     pub emit: Emit,
     /// Some members' superblocks are older than `array`: a power cut fell between two of their
@@ -183,6 +201,8 @@ pub struct Engine {
     health: Health,
     /// Redundancy is consistent below this; `None`: everywhere.
     unsynced: Option<Sectors>,
+    /// The same as it is known to be durable on the members.
+    unsynced_durably: Option<Sectors>,
     trust_unsynced: bool,
     read_only: bool,
     /// The members say (or are about to say) that writes may be under way.
@@ -193,6 +213,9 @@ pub struct Engine {
     /// Sectors of the units of a stripe.
     stripe_len: Sectors,
     bitmap: Option<Bitmap>,
+    logs: log::Logs,
+    /// Most rows a write may have where it is told to a partial parity log; `None`: there is none.
+    log_room: Option<Sectors>,
     /// When a look at bits that may be cleared is due.
     clear_due: Option<Instant>,
     /// When somebody last asked for data.
@@ -229,8 +252,13 @@ impl Engine {
             0 => Sectors(1),
             _ => setup.layout.stripe(StripeNo(0)).len,
         };
+        let areas = setup.members.iter().flatten().filter_map(|m| m.record.ppl);
+        let log_room = areas.map(log::room).min().filter(|_| shape.code == Code::P);
         let mut engine = Engine {
+            logs: log::Logs::default(),
+            log_room,
             unsynced: setup.array.resync,
+            unsynced_durably: setup.array.resync,
             layout: setup.layout,
             shape,
             pool: setup.pool,
@@ -268,6 +296,9 @@ impl Engine {
             jobs: job::Jobs::default(),
             stats: Stats::default(),
         };
+        if let Some(journal) = setup.journal {
+            engine.take_journal(journal);
+        }
         if setup.uneven && !setup.read_only {
             engine.changed(out);
         }
@@ -286,6 +317,7 @@ impl Engine {
                 }
                 Target::Publish(device) => self.published(device, failed, out),
                 Target::Flush(device) => self.flushed(device, failed, out),
+                Target::Log { lane, device } => self.log_done((lane, device), failed, out),
                 Target::Work(_) => panic!("parity work is answered by Computed"),
             },
             Event::Computed(op, work) => match self.ops.remove(op) {
@@ -307,6 +339,7 @@ impl Engine {
         match waiter {
             Waiter::Flight(flight) => self.advance(flight, out),
             Waiter::Flush(asks) => self.flush_answered(asks, out),
+            Waiter::Log(lane) => self.write_log(lane, out),
             Waiter::Reply(ask) => self.told(ask, out),
         }
     }

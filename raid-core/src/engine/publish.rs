@@ -151,7 +151,7 @@ impl Engine {
     fn reached(&self) -> Reached {
         let position = |state| match state {
             State::Recovering(cursor) => Some(cursor),
-            State::InSync | State::Spare | State::Failed => None,
+            State::InSync | State::Spare | State::Journal | State::Failed => None,
         };
         let devices = self.health.all().map(|m| (m.device, position(m.state))).collect();
         Reached { devices, unsynced: self.unsynced }
@@ -231,7 +231,17 @@ impl Engine {
             _ => self.array.resync.or(self.unsynced),
         };
         let unclean = self.dirty || (self.shape.code != Code::None && !settled);
-        self.array.resync = if unclean { Some(Sectors::ZERO) } else { unsynced };
+        if let Some(reached) = reached.filter(|_| settled) {
+            self.unsynced_durably = reached.unsynced;
+        }
+        self.array.resync = match (unclean, self.unsynced_durably) {
+            // A log knows what is under way: only what was never made consistent is in doubt.
+            (true, Some(from)) if self.has_logs() => Some(from),
+            // What is under way is replayed from the journal: the array stays clean, as in md.
+            (true, None) if self.logs.journal.is_some() => None,
+            (true, _) => Some(Sectors::ZERO),
+            (false, _) => unsynced,
+        };
         let whole = self.health.degraded().is_empty();
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.follow(self.array.events, whole);

@@ -26,6 +26,8 @@ pub struct Stats {
     pub member_reads: u64,
     /// Unit writes sent to members.
     pub member_writes: u64,
+    /// Partial parity logs written.
+    pub log_writes: u64,
     /// Reads that failed on a member.
     pub read_errors: u64,
     /// Writes and flushes that failed on a member.

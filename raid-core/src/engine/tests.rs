@@ -41,6 +41,7 @@ impl Bench {
             assume_clean: false,
             zeroed: true,
             bitmap: None,
+            log: None,
             force: false,
         })
         .unwrap();
@@ -64,6 +65,7 @@ impl Bench {
             replacements: Vec::new(),
             spares: Vec::new(),
             bitmap: None,
+            journal: None,
             emit: md1::V1_2.emit,
             uneven: false,
             read_only,

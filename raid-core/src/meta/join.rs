@@ -47,8 +47,12 @@ pub fn plan(
         None => None,
     };
     let bitmap_at = like.bitmap_at.map(beside).transpose()?;
+    let ppl = match like.ppl {
+        Some(ppl) => Some(Area { at: beside(ppl.at)?, len: ppl.len }),
+        None => None,
+    };
     let bits = bitmap_at.zip(bitmap).map(|(at, len)| Area { at, len });
-    let metadata: Vec<Area> = [Some(Area { at: super_at, len: SUPER_LEN }), bad_log, bits]
+    let metadata: Vec<Area> = [Some(Area { at: super_at, len: SUPER_LEN }), bad_log, bits, ppl]
         .into_iter()
         .flatten()
         .collect();
@@ -81,6 +85,8 @@ pub fn plan(
         bad_log,
         bad_blocks: Vec::new(),
         bitmap_at,
+        ppl,
+        journal_tail: None,
         corrected_reads: 0,
         raw: like.raw.clone(),
     })
@@ -118,6 +124,7 @@ mod tests {
             assume_clean: true,
             zeroed: true,
             bitmap: None,
+            log: None,
             force: false,
         })
         .unwrap();

@@ -8,7 +8,8 @@
 //! - [`record`] is what the rest of the crate sees; [`Format`] translates, [`FORMATS`] lists.
 //! - [`md1`] is md 1.0, 1.1 and 1.2; [`md0`] is md 0.90 in either byte order;
 //!   [`foreign`] names everything else, [`partitions`] reads partition tables.
-//! - [`md_bitmap`] and [`bad_blocks`] are the two areas beside a superblock.
+//! - [`md_bitmap`], [`bad_blocks`] and [`md_ppl`] are the areas beside a superblock;
+//!   [`md_journal`] is the log on a device of its own.
 //! - [`examine`] shows what is there, right or wrong; [`create`] plans a new array;
 //!   [`assemble`] decides which members may serve.
 //!
@@ -24,6 +25,8 @@ pub mod join;
 pub mod md0;
 pub mod md1;
 pub mod md_bitmap;
+pub mod md_journal;
+pub mod md_ppl;
 pub mod partitions;
 pub mod record;
 pub mod sizes;

@@ -132,6 +132,10 @@ pub struct MemberRecord {
     pub bad_blocks: Vec<(Sectors, Sectors)>,
     /// Sector of the write-intent bitmap on the member, if the array has an internal one.
     pub bitmap_at: Option<Sectors>,
+    /// Where the partial parity log is kept, if the array has one.
+    pub ppl: Option<Area>,
+    /// On a write journal: where its log begins, from the start of data.
+    pub journal_tail: Option<Sectors>,
     /// Read errors corrected so far.
     pub corrected_reads: u32,
     /// The superblock as it was read or last written, so that bytes we do not know survive.

@@ -24,7 +24,7 @@ pub use read::read;
 pub use recover::recover;
 pub use repair::repair;
 pub use scrub::scrub;
-pub use write::{Ways, ways, write};
+pub use write::{Ways, logged, ways, write};
 
 use crate::layout::{Layout, Role, Stripe};
 use crate::units::Sectors;
@@ -102,6 +102,19 @@ pub fn split(layout: &dyn Layout, at: Sectors, len: Sectors) -> Vec<Band> {
     bands
 }
 
+/// The same bands in pieces of at most `rows` sectors, so that each fits where it must.
+pub fn shortened(bands: Vec<Band>, rows: Sectors) -> Vec<Band> {
+    assert!(!rows.is_empty(), "a band has rows");
+    let pieces = |band: Band| {
+        let count = band.height().0.div_ceil(rows.0);
+        (0..count).map(move |piece| {
+            let low = band.low + rows.times(piece);
+            Band { low, high: band.high.min(low + rows), ..band.clone() }
+        })
+    };
+    bands.into_iter().flat_map(pieces).collect()
+}
+
 /// The bands of `from..to`, counted in array sectors from the start of `stripe`.
 fn bands_of(stripe: &Stripe, from: Sectors, to: Sectors, bands: &mut Vec<Band>) {
     let (first, last) = (from.div_floor(stripe.len), Sectors(to.0 - 1).div_floor(stripe.len));
@@ -136,6 +149,8 @@ pub enum Phase {
     Encode,
     /// Compute parity from old parity, old data and new data of the wanted units.
     Update,
+    /// Tell the log what is about to be written.
+    Log,
     /// The wanted data is complete: give it to whoever asked.
     Answer,
     /// Compare redundancy with data; what follows happens only where they differ.
@@ -202,6 +217,7 @@ impl Plan {
                 | Phase::Encode
                 | Phase::Update
                 | Phase::Answer
+                | Phase::Log
                 | Phase::Compare => {}
             }
         }
@@ -213,7 +229,7 @@ impl Phase {
     fn is_empty(&self) -> bool {
         match self {
             Phase::Read(units) | Phase::Solve(units) | Phase::Commit(units) => units.is_empty(),
-            Phase::Encode | Phase::Update | Phase::Answer | Phase::Compare => false,
+            Phase::Encode | Phase::Update | Phase::Log | Phase::Answer | Phase::Compare => false,
         }
     }
 
@@ -224,6 +240,7 @@ impl Phase {
             Phase::Commit(units) => ("commit", units),
             Phase::Encode => ("encode", &[]),
             Phase::Update => ("update", &[]),
+            Phase::Log => ("log", &[]),
             Phase::Answer => ("answer", &[]),
             Phase::Compare => ("compare", &[]),
         };

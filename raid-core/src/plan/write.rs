@@ -28,6 +28,18 @@ pub fn write(band: &Band, code: Code, access: &[Access], consistent: bool) -> Re
     Ok(plan)
 }
 
+/// The same plan where writes are told to a partial parity log before they are done. Without
+/// parity to write there is nothing to tell, unless everything is told (`always`): to a journal.
+pub fn logged(mut plan: Plan, band: &Band, always: bool) -> Plan {
+    let is_parity = |u: &u16| band.stripe.units[*u as usize].role == Role::P;
+    if let Some(Phase::Commit(units)) = plan.phases.last()
+        && (always || units.iter().any(is_parity))
+    {
+        plan.phases.insert(plan.phases.len() - 1, Phase::Log);
+    }
+    plan
+}
+
 fn copies(band: &Band, access: &[Access]) -> Result<Plan, Lost> {
     let commit = pick(&band.stripe, |i, _| access[i].write);
     match commit.is_empty() {

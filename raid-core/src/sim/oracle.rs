@@ -122,6 +122,17 @@ impl Oracle {
         Ok(())
     }
 
+    /// Checks what a crash left where a member was lost with it: all that was not being written.
+    pub fn check_hole(&self, at: u64, data: &[u8]) -> Result<(), String> {
+        for (i, content) in data.chunks(SECTOR as usize).enumerate() {
+            let sector = at + i as u64;
+            if self.only(sector).is_some_and(|only| only != content) {
+                return Err(self.complain(sector, content));
+            }
+        }
+        Ok(())
+    }
+
     /// The power was cut and came back: what may be left may be read from now on, and stays so
     /// until something newer is written or the resync settles it.
     pub fn crashed(&mut self) {

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::code;
 use crate::engine::{Ask, DeviceId, Manage, Outcome, State, SyncAction};
 use crate::layout::{Code, Layout, Role, Stripe};
-use crate::meta::create::{NewBitmap, NewMember, Request, create};
+use crate::meta::create::{NewBitmap, NewLog, NewMember, Request, create};
 use crate::meta::md1;
 use crate::time::Instant;
 use crate::units::{Sectors, Slot, SlotSet, StripeNo};
@@ -37,6 +37,10 @@ pub struct Story {
     pub life: bool,
     /// The array has a write-intent bitmap.
     pub bitmap: bool,
+    /// The array, a RAID 5, keeps a partial parity log.
+    pub ppl: bool,
+    /// The array, a RAID 4, 5 or 6, has a write journal.
+    pub journal: bool,
 }
 
 /// What happened.
@@ -90,7 +94,7 @@ pub fn run(story: &Story) -> Result<Report, String> {
         report.add(&world);
         users.forget();
         report.crashes += 1;
-        match crash(world, &mut oracle, &mut rng)? {
+        match crash(story, world, &mut oracle, &mut rng)? {
             Some(next) => world = next,
             None => {
                 report.write_hole = true;
@@ -120,8 +124,8 @@ impl Report {
 }
 
 fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
-    // Room for superblock, bitmap and bad-block log, and little to copy at every start.
-    let data_at = Sectors(128);
+    // Room for superblock, logs, bitmap and bad-block log, and little to copy at every start.
+    let data_at = Sectors(if story.ppl { 2048 + 128 } else { 128 });
     let sectors = data_at + story.height;
     let member = |_| {
         let device_uuid = std::array::from_fn(|_| rng.number() as u8);
@@ -141,14 +145,15 @@ fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
         data_at: Some(data_at),
         assume_clean: false,
         zeroed: true,
-        bitmap: story.bitmap.then(|| NewBitmap { chunk_bytes: Some(4096) }),
+        bitmap: story.bitmap.then_some(NewBitmap { chunk_bytes: Some(4096) }),
+        log: log(story),
         force: true,
     };
     let creation = create(&request).map_err(|e| e.to_string())?;
     let mut disks = Vec::new();
-    for planned in creation.members {
-        let mut disk = Disk::new(sectors);
-        let areas = [planned.bitmap, Some(planned.superblock)];
+    for planned in creation.members.into_iter().chain(creation.journal) {
+        let mut disk = Disk::new(sectors.max(planned.member.data_at + planned.member.data_len));
+        let areas = [planned.bitmap, planned.log, Some(planned.superblock)];
         for (at, bytes) in areas.into_iter().flatten() {
             disk.write(at, &bytes)?;
         }
@@ -223,23 +228,40 @@ fn lame(code: Code, error: &crate::error::Error) -> bool {
 
 /// Cuts the power, starts again, checks what is left; sometimes more than once, and sometimes
 /// the story goes on before the resync is done. `None`: not startable, as it should be.
-fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<World>, String> {
+fn crash(
+    story: &Story,
+    world: World,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+) -> Result<Option<World>, String> {
     let mut world = world;
     let mut before = Vec::new();
     loop {
         let now = world.now();
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
+        let left = if story.ppl || story.journal { disks.clone() } else { Vec::new() };
         world = match World::start(disks, false, now) {
             Ok(world) => world,
             Err(error) if lame(code, &error) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         oracle.crashed();
+        let status = world.status();
+        if status.degraded.is_empty() {
+            check_hole(story, &left, oracle, now, rng)?;
+        }
         before.clear();
         read_all(&mut world, rng, |at, data| {
             before.extend_from_slice(data);
-            oracle.check_crash(at, data)
+            match status.degraded.is_empty() || story.journal {
+                true => oracle.check_crash(at, data),
+                false => oracle.check_hole(at, data),
+            }
         })?;
+        if !status.degraded.is_empty() && story.ppl && !story.journal {
+            // What was being written where a member is gone may be anything, but is that now.
+            oracle.settle(&before);
+        }
         if !rng.once_in(4) {
             break;
         }
@@ -270,6 +292,50 @@ fn crash(world: World, oracle: &mut Oracle, rng: &mut Rng) -> Result<Option<Worl
     check_redundancy(&world)?;
     oracle.settle(&after);
     Ok(Some(world))
+}
+
+/// What a partial parity log is for: after a crash any one member may be lost, too, and all that
+/// was not being written is there.
+fn check_hole(
+    story: &Story,
+    disks: &[Disk],
+    oracle: &Oracle,
+    now: Instant,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    for slot in (0..disks.len()).take(story.slots.into()) {
+        let mut left = disks.to_vec();
+        left[slot] = Disk::new(left[slot].sectors());
+        let mut world = match World::start(left, false, now) {
+            Ok(world) => world,
+            // Parity was still being made when the power went: no log tells what it should be.
+            Err(error) if lame(Code::P, &error) => continue,
+            Err(error) => return Err(error.to_string()),
+        };
+        let check = |at, data: &[u8]| match story.journal {
+            // A journal keeps also what was being written: it is old or new.
+            true => oracle.check_crash(at, data),
+            false => oracle.check_hole(at, data),
+        };
+        read_all(&mut world, rng, check)
+            .map_err(|e| format!("slot {slot} lost after a crash: {e}"))?;
+    }
+    Ok(())
+}
+
+/// The log the story's array has.
+fn log(story: &Story) -> Option<NewLog> {
+    let journal = || NewMember {
+        sectors: Sectors(4096 + 64),
+        device_uuid: [9; 16],
+        write_mostly: false,
+        failfast: false,
+    };
+    match (story.ppl, story.journal) {
+        (true, _) => Some(NewLog::Ppl),
+        (_, true) => Some(NewLog::Journal(journal())),
+        _ => None,
+    }
 }
 
 /// True if reads may be refused, or parity may be wrong for good: a member or a sector was lost
@@ -333,6 +399,8 @@ fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), Str
     let serving: Vec<Option<DeviceId>> = status.members.iter().map(device).collect();
     let pulled = serving.iter().map(|id| id.map(|id| world.pull(id)));
     let mut disks: Vec<Option<Disk>> = pulled.collect();
+    let journal = status.others.iter().find(|m| m.state == State::Journal).map(|m| m.device);
+    disks.extend(journal.map(|id| Some(world.pull(id))));
     disks.iter_mut().flatten().for_each(|disk| disk.crash(Vec::new(), rng));
     for extra in tolerated(&*layout, &degraded) {
         let mut left = disks.clone();

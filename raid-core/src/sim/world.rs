@@ -4,7 +4,8 @@ use super::disk::Disk;
 use super::rng::Rng;
 use crate::assembly::{self, StartOptions};
 use crate::buf::{Pool, Shared};
-use crate::device::{self, Device, Facts};
+use crate::device::cow::MemoryOverlay;
+use crate::device::{self, Device, Facts, read_at};
 use crate::engine::{
     Action, Actions, Ask, AskId, DeviceId, Engine, Event, Io, OpId, Outcome, Setup, Status,
 };
@@ -54,19 +55,26 @@ impl World {
     /// Disks that have no place in it wait beside.
     pub fn start(disks: Vec<Disk>, read_only: bool, now: Instant) -> Result<World, Error> {
         let disks: Vec<Arc<Disk>> = disks.into_iter().map(Arc::new).collect();
-        let devices: Vec<device::Shared> = disks.iter().enumerate().map(snapshot).collect();
+        let over = |looked| Arc::new(MemoryOverlay::new(snapshot(looked)));
+        let overlays: Vec<Arc<MemoryOverlay>> = disks.iter().enumerate().map(over).collect();
+        let mut devices: Vec<device::Shared> =
+            overlays.iter().map(|overlay| overlay.clone() as device::Shared).collect();
         let looks = devices.iter().map(|device| assembly::examine(&**device));
         let candidates = looks.collect::<Result<Vec<_>, Error>>()?;
         let options = Options { degraded: true, read_only, ..Options::default() };
         let decision = assembly::decide(&candidates, &options)
             .map_err(|error| Error::new(error.kind, format!("{error}\n{}", maps(&candidates))))?;
         let options = StartOptions { read_only, ..StartOptions::default() };
-        let (setup, table) = assembly::setup(&decision, &devices, &options, Pool::new(0))?;
+        let (setup, table) = assembly::setup(&decision, &mut devices, &options, Pool::new(0))?;
         let (setup, format) = (Setup { now, ..setup }, decision.format);
         let (layout, pool) = (setup.layout.clone(), setup.pool.clone());
         drop(devices);
+        let replayed: Vec<Option<Vec<u8>>> = overlays.iter().map(|o| changed(o)).collect();
+        drop(overlays);
         let own = |disk| Arc::try_unwrap(disk).expect("nobody looks at it any more");
-        let mut disks: Vec<Option<Disk>> = disks.into_iter().map(own).map(Some).collect();
+        let mut disks: Vec<Disk> = disks.into_iter().map(own).collect();
+        take_back(&mut disks, replayed)?;
+        let mut disks: Vec<Option<Disk>> = disks.into_iter().map(Some).collect();
         let size = disks.iter().flatten().map(Disk::sectors).max().unwrap_or_default();
         let mut take = |index: Option<usize>| {
             let taken = index.and_then(|index| disks[index].take());
@@ -306,4 +314,28 @@ impl Device for Snapshot {
     fn discard(&self, _: Sectors, _: Sectors) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+}
+
+/// What a disk holds after a replay of logs; nothing where none changed it.
+fn changed(overlay: &MemoryOverlay) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; overlay.facts().sectors.len()];
+    let is_read = !overlay.is_empty() && read_at(overlay, Sectors::ZERO, &mut bytes).is_ok();
+    is_read.then_some(bytes)
+}
+
+/// Writes what a replay of logs changed to the disks, durably.
+fn take_back(disks: &mut [Disk], replayed: Vec<Option<Vec<u8>>>) -> Result<(), Error> {
+    const BLOCK: usize = 4096;
+    for (disk, bytes) in disks.iter_mut().zip(replayed) {
+        let Some(bytes) = bytes else { continue };
+        for (index, block) in bytes.chunks(BLOCK).enumerate() {
+            let at = index * BLOCK;
+            if disk.bytes()[at..at + block.len()] != *block {
+                let written = disk.write(Sectors::floor_bytes(at as u64), block);
+                written.map_err(Error::invalid)?;
+            }
+        }
+        disk.flush(disk.mark()).map_err(Error::invalid)?;
+    }
+    Ok(())
 }

@@ -153,6 +153,7 @@ pub fn warnings(assembly: &Assembly) -> Vec<String> {
 
 const REBUILDING: &str = "spare rebuilding";
 const SPARE: &str = "spare";
+const JOURNAL: &str = "journal";
 const FAULTY: &str = "faulty";
 
 /// mdadm's words; `clean` never stands for an array that is not whole.
@@ -231,6 +232,7 @@ fn known(member: &raid_core::engine::Member) -> Member {
         State::InSync => IN_SYNC,
         State::Recovering(_) => REBUILDING,
         State::Spare => SPARE,
+        State::Journal => JOURNAL,
         State::Failed => FAULTY,
     };
     Member {

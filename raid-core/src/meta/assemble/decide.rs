@@ -1,10 +1,13 @@
 //! The decision itself: seats, what is missing, what may be written.
 
 use super::gather::{Entry, Verdicts, gather};
-use super::{Assembly, Candidate, Fate, Options, Refusal, Seat, SeatState, rank, words};
+use super::{Assembly, Candidate, Fate, Journal, Options, Refusal, Seat, SeatState, rank, words};
 use crate::error::ErrorKind;
 use crate::meta::examine;
+use crate::meta::md1::features;
+use crate::meta::md1::packet::Packet;
 use crate::meta::record::{ArrayRecord, DeviceRole};
+use crate::meta::{Found, md0};
 use crate::units::{Sectors, Slot, SlotSet};
 
 /// Decides which `candidates` serve the array, or refuses with the reasons.
@@ -39,6 +42,7 @@ pub fn assemble(
     table.check_survival(survives)?;
     table.check_degraded(options)?;
     table.check_dirty(options)?;
+    table.check_journal(options)?;
     Ok(table.finish(&entries, options))
 }
 
@@ -48,6 +52,7 @@ struct Table<'a> {
     seats: Vec<Option<(Entry<'a>, SeatState)>>,
     stale: Vec<Entry<'a>>,
     spares: Vec<Entry<'a>>,
+    journal: Option<Entry<'a>>,
     replacements: Vec<(Slot, Entry<'a>)>,
     replacing: Vec<(Slot, Entry<'a>)>,
     forced: Vec<usize>,
@@ -64,6 +69,7 @@ impl<'a> Table<'a> {
             seats: vec![None; freshest.found.array.slots.into()],
             stale: Vec::new(),
             spares: Vec::new(),
+            journal: None,
             replacements: Vec::new(),
             replacing: Vec::new(),
             forced: Vec::new(),
@@ -107,8 +113,7 @@ impl<'a> Table<'a> {
         let role = self.array().role(entry.number());
         let (index, own) = (entry.index, entry.own_role());
         if own == DeviceRole::Journal || role == DeviceRole::Journal {
-            let why = "its contents are not replayed; the data members are read as they are";
-            self.verdicts.set(index, Fate::Journal, why);
+            self.place_journal(entry, role);
         } else if own == DeviceRole::Spare && role == DeviceRole::Spare {
             self.spares.push(entry);
             self.verdicts.set(index, Fate::Spare, "");
@@ -132,6 +137,26 @@ impl<'a> Table<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A journal counts under the same conditions as a member: fresh, and still in the map.
+    fn place_journal(&mut self, entry: Entry<'a>, role: DeviceRole) {
+        let out = if rank::is_stale(&entry, &self.freshest) {
+            Some(words::behind(&entry, &self.freshest))
+        } else if rank::is_stale(&self.freshest, &entry) {
+            Some(format!("it has {} events, but no member has as many", entry.events()))
+        } else if role != DeviceRole::Journal {
+            Some(format!("{} does not count it as the journal", self.freshest.name))
+        } else {
+            self.journal.map(|other| format!("{} is the journal already", other.name))
+        };
+        match out {
+            Some(why) => self.verdicts.set(entry.index, Fate::Out, why),
+            None => {
+                self.verdicts.set(entry.index, Fate::Journal, "");
+                self.journal = Some(entry);
+            }
+        }
     }
 
     fn seat(&mut self, entry: Entry<'a>, slot: Slot) -> Result<(), Refusal> {
@@ -266,6 +291,10 @@ impl<'a> Table<'a> {
         let Some(from) = self.resync().filter(|_| parity && !incomplete.is_empty()) else {
             return Ok(());
         };
+        // Where nothing is known to be consistent, the log knows all that is not.
+        if from.is_empty() && self.has(features::PPL | features::MULTIPLE_PPLS) {
+            return Ok(());
+        }
         let risk = format!(
             "it was not stopped cleanly and {} {} incomplete: from sector {from} of the members \
              on, what was held there may be wrong wherever a write was interrupted",
@@ -289,6 +318,30 @@ impl<'a> Table<'a> {
         Err(self.refuse(ErrorKind::Refused, reason))
     }
 
+    /// Whether the array has one of these features.
+    fn has(&self, bits: u32) -> bool {
+        let Found { format, member, .. } = self.freshest.found;
+        format.name != md0::V0_90.name && Packet::new(&member.raw).features() & bits != 0
+    }
+
+    /// What was acknowledged may be in the journal alone.
+    fn check_journal(&mut self, options: &Options) -> Result<(), Refusal> {
+        if !self.has(features::JOURNAL) || self.journal.is_some() {
+            return Ok(());
+        }
+        let state = "its write journal is missing or stale, and the last writes may be there alone";
+        if !options.force {
+            let reason = format!(
+                "{} cannot be started: {state}; give the journal device, or read what the \
+                 members hold with --force --read-only",
+                self.title()
+            );
+            return Err(self.refuse(ErrorKind::Refused, reason));
+        }
+        self.bars_writing.get_or_insert_with(|| state.into());
+        Ok(())
+    }
+
     fn finish(mut self, entries: &[Entry<'a>], options: &Options) -> Assembly {
         let why = entries.iter().find_map(|e| e.found.writable().err());
         let bars = self.bars_writing.take().or(why);
@@ -303,6 +356,11 @@ impl<'a> Table<'a> {
             );
         }
         let missing = self.missing();
+        let journal = self.journal.map(|entry| Journal {
+            candidate: entry.index,
+            name: entry.name.to_string(),
+            member: entry.found.member.clone(),
+        });
         let resync = self.resync().filter(|_| !self.mark_clean);
         let mut array = self.array().clone();
         array.resync = resync;
@@ -322,6 +380,7 @@ impl<'a> Table<'a> {
             seats: seats.collect(),
             spares: self.spares.into_iter().map(|e| into_seat(e, SeatState::InSync)).collect(),
             replacements: replacing.collect(),
+            journal,
             missing,
             read_only: options.read_only || bars.is_some() || forced_bare,
             forced: self.forced,

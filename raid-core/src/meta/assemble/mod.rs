@@ -12,7 +12,10 @@
 //! 4. Two copies of one member, or two members for one slot, are refused: a user must choose.
 //! 5. Fewer members than slots start only on the user's word; too few never.
 //! 6. A dirty RAID 4/5/6 without all members is served for reading only, unless forced: what
-//!    the missing member held may be wrong wherever a write was interrupted.
+//!    the missing member held may be wrong wherever a write was interrupted. A partial parity log
+//!    takes that doubt away.
+//! 7. An array with a write journal needs it, and a fresh one: what it holds was acknowledged.
+//!    Without it the array is refused; forced, it is read-only and lacks those writes.
 
 mod decide;
 mod gather;
@@ -82,6 +85,17 @@ pub struct Seat {
     pub events: u64,
 }
 
+/// The write journal of an array.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    /// Index into the candidates.
+    pub candidate: usize,
+    /// The candidate's name.
+    pub name: String,
+    /// Its record.
+    pub member: MemberRecord,
+}
+
 /// An array that can be served.
 #[derive(Clone, Debug)]
 pub struct Assembly {
@@ -96,6 +110,8 @@ pub struct Assembly {
     pub spares: Vec<Seat>,
     /// Devices that are being filled to replace the member of a slot.
     pub replacements: Vec<(Slot, Seat)>,
+    /// The write journal: what it holds goes to the members before anything else.
+    pub journal: Option<Journal>,
     /// Slots without a member.
     pub missing: SlotSet,
     /// The array was not stopped cleanly: redundancy is consistent only below

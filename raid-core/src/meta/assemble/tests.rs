@@ -39,6 +39,7 @@ fn array(level: i32, slots: usize) -> Images {
         assume_clean: true,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: true,
     })
     .unwrap();
@@ -46,6 +47,25 @@ fn array(level: i32, slots: usize) -> Images {
     let blocks = creation.members.into_iter().map(|planned| planned.superblock.1).collect();
     let mut images = Images { blocks, at };
     images.all(field::EVENTS, &10u64.to_le_bytes());
+    images
+}
+
+/// A RAID 5 of three members and a journal, with these events.
+fn journaled(events: &[u64]) -> Images {
+    let mut images = array(5, 4);
+    images.all(field::RAID_DISKS, &[3]).all(field::FEATURES, &0x200u32.to_le_bytes());
+    (0..4).for_each(|member| {
+        images.calls(member, 3, 0xfffd);
+    });
+    images.events(events);
+    images
+}
+
+/// A RAID 5 of three members with partial parity behind the superblocks.
+fn with_ppl(bend: impl Fn(&mut Images) -> &mut Images) -> Images {
+    let mut images = array(5, 3);
+    images.all(field::FEATURES, &0x800u32.to_le_bytes()).all(field::BITMAP_OFFSET, &[8, 0, 8, 0]);
+    bend(&mut images);
     images
 }
 
@@ -153,6 +173,7 @@ fn line(result: Result<Assembly, Refusal>) -> String {
     };
     let marks: String = assembly.seats.iter().map(mark).collect();
     let flags = [
+        (assembly.journal.is_some(), " journal"),
         (assembly.dirty, " dirty"),
         (assembly.read_only, " read-only"),
         (!assembly.forced.is_empty(), " forced"),
@@ -257,12 +278,30 @@ cases! {
         a.all(field::RAID_DISKS, &[2]);
         a.calls(0, 2, SPARE).calls(1, 2, SPARE).calls(2, 2, SPARE)
     }), [], "" => "[UU] spare";
-    a_journal_makes_it_read_only: bent(5, 3, |a| {
+    a_missing_journal_is_refused: bent(5, 3, |a| {
         a.all(field::FEATURES, &0x200u32.to_le_bytes())
-    }), [], "" => "[UUU] read-only";
-    a_ppl_makes_it_read_only: bent(5, 3, |a| {
-        a.all(field::FEATURES, &0x800u32.to_le_bytes())
-    }), [], "" => "[UUU] read-only";
+    }), [], "read-only" => "Refused";
+    a_missing_journal_forced: bent(5, 3, |a| {
+        a.all(field::FEATURES, &0x200u32.to_le_bytes())
+    }), [], "force" => "[UUU] read-only";
+    a_journal_serves: journaled(&[10, 10, 10, 10]), [], "" => "[UUU] journal";
+    a_journal_one_event_behind_serves:
+        journaled(&[10, 10, 10, 9]), [], "" => "[UUU] journal";
+    a_stale_journal_is_refused: journaled(&[10, 10, 10, 8]), [], "" => "Refused";
+    a_stale_journal_forced: journaled(&[10, 10, 10, 8]), [], "force" => "[UUU] read-only";
+    a_journal_of_a_later_time_is_refused: journaled(&[9, 9, 9, 11]), [], "" => "Refused";
+    a_journal_that_is_no_longer_counted: {
+        let mut images = journaled(&[10, 10, 10, 10]);
+        images.calls(0, 3, SPARE).calls(1, 3, SPARE).calls(2, 3, SPARE);
+        images
+    }, [], "" => "Refused";
+    a_degraded_array_with_its_journal:
+        journaled(&[10, 10, 10, 10]), [1], "degraded" => "[U_U] journal";
+    a_ppl: with_ppl(|a| a), [], "" => "[UUU]";
+    a_ppl_that_is_dirty: with_ppl(|a| a.dirty(0)), [], "" => "[UUU] dirty";
+    a_ppl_that_is_dirty_and_degraded:
+        with_ppl(|a| a.dirty(0)), [1], "degraded" => "[U_U] dirty";
+    a_ppl_cannot_stand_in_for_a_resync: with_ppl(|a| a.dirty(8)), [1], "degraded" => "Refused";
     a_reshape_cannot_be_mapped: bent(5, 3, |a| {
         a.all(field::FEATURES, &4u32.to_le_bytes())
     }), [], "force read-only" => "Metadata";

@@ -13,12 +13,14 @@
 //! - With 0.90, write-mostly is recorded from the start, and RAID 0 of equal members can be made.
 
 mod breakdown;
+mod log;
 mod old;
 mod place;
 #[cfg(test)]
 mod tests;
 
 pub use breakdown::Breakdown;
+pub use log::NewLog;
 
 use super::md_bitmap::{self, Bitmap};
 use super::md1::{self, features, packet};
@@ -70,6 +72,8 @@ pub struct Request {
     pub zeroed: bool,
     /// An internal write-intent bitmap.
     pub bitmap: Option<NewBitmap>,
+    /// A log against the write hole.
+    pub log: Option<NewLog>,
     /// Accept an array of one member.
     pub force: bool,
 }
@@ -103,6 +107,8 @@ pub struct Creation {
     pub array: ArrayRecord,
     /// What each member that is there gets.
     pub members: Vec<PlannedMember>,
+    /// What the write journal gets, if there is one.
+    pub journal: Option<PlannedMember>,
     /// Array size.
     pub size: Sectors,
     /// Where the given sectors go.
@@ -114,7 +120,7 @@ pub struct Creation {
 /// What to write to one member, in this order.
 #[derive(Clone, Debug)]
 pub struct PlannedMember {
-    /// Its slot.
+    /// Its slot, which is also its number; a journal has the number behind the last slot.
     pub slot: Slot,
     /// Its record.
     pub member: MemberRecord,
@@ -122,6 +128,8 @@ pub struct PlannedMember {
     pub bad_log: Option<(Sectors, Vec<u8>)>,
     /// Sector and bytes of the bitmap, if any: all bits set.
     pub bitmap: Option<(Sectors, Vec<u8>)>,
+    /// Sector and bytes of an empty partial parity log, or of the journal's first block.
+    pub log: Option<(Sectors, Vec<u8>)>,
     /// Sector and bytes of the superblock: last, so that a half-made member is no member.
     pub superblock: (Sectors, Vec<u8>),
 }
@@ -131,7 +139,7 @@ pub struct PlannedMember {
 pub fn check_room(request: &Request, sectors: Sectors) -> Result<()> {
     let chunk = chunk(request)?;
     let data_at = place::data_at(request, chunk)?;
-    let room = place::room(request.format, sectors, data_at)?;
+    let room = place::room(request, sectors, data_at)?;
     let unit = unit(chunk);
     match room >= unit {
         true => Ok(()),
@@ -143,19 +151,28 @@ pub fn check_room(request: &Request, sectors: Sectors) -> Result<()> {
 pub fn create(request: &Request) -> Result<Creation> {
     let chunk = chunk(request)?;
     check_members(request)?;
+    log::check(request)?;
     let data_at = place::data_at(request, chunk)?;
     old::check(request, chunk)?;
     let rooms = request.members.iter().map(|member| match member {
-        Some(member) => place::room(request.format, member.sectors, data_at).map(Some),
+        Some(member) => place::room(request, member.sectors, data_at).map(Some),
         None => Ok(None),
     });
     let rooms = rooms.collect::<Result<Vec<Option<Sectors>>>>()?;
     let (array, bitmap) = array_record(request, chunk, &rooms)?;
-    let members = planned_members(request, &array, data_at, bitmap.as_ref())?;
+    let plan =
+        |number, new: &NewMember| planned(request, &array, bitmap.as_ref(), data_at, number, new);
+    let given = request.members.iter().enumerate();
+    let given = given.filter_map(|(slot, member)| Some((slot, member.as_ref()?)));
+    let members = given.map(|(slot, new)| plan(slot, new)).collect::<Result<Vec<_>>>()?;
+    let journal = match &request.log {
+        Some(NewLog::Journal(new)) => Some(plan(request.members.len(), new)?),
+        _ => None,
+    };
     let size = size(&array, &members)?;
     let breakdown = Breakdown::new(request, &array, &rooms, size);
     let warnings = warnings(request, &array, &rooms);
-    Ok(Creation { format: request.format, array, members, size, breakdown, warnings })
+    Ok(Creation { format: request.format, array, members, journal, size, breakdown, warnings })
 }
 
 /// The name in the superblock: `host:name` if that is shorter than 32 bytes and the name does
@@ -304,6 +321,9 @@ fn array_record(
     for (slot, _) in request.members.iter().enumerate().filter(|(_, member)| member.is_some()) {
         array.set_role(slot as u32, DeviceRole::Active(Slot(slot as u16)));
     }
+    if matches!(request.log, Some(NewLog::Journal(_))) {
+        array.set_role(slots.into(), DeviceRole::Journal);
+    }
     array.resync = resync(request, &array)?;
     let bitmap = match &request.bitmap {
         Some(wanted) => Some(place::bitmap(request, wanted, &array)?),
@@ -361,6 +381,9 @@ fn resync(request: &Request, array: &ArrayRecord) -> Result<Option<Sectors>> {
     }
     let missing = request.members.iter().filter(|member| member.is_none()).count();
     match (array.level, missing) {
+        // A log cannot tell parity that was never made from parity that is right: the last
+        // member is rebuilt instead, as mdadm does it.
+        (4 | 5, 0) if request.log.is_some() => Ok(None),
         (4 | 5, 1) | (6, 2) => Ok(None),
         (6, 1) => Err(Error::new(
             ErrorKind::Refused,
@@ -372,40 +395,40 @@ fn resync(request: &Request, array: &ArrayRecord) -> Result<Option<Sectors>> {
     }
 }
 
-fn planned_members(
+/// What device `number` gets: a member by its slot, or the journal behind them.
+fn planned(
     request: &Request,
     array: &ArrayRecord,
-    data_at: Sectors,
     bitmap: Option<&Bitmap>,
-) -> Result<Vec<PlannedMember>> {
-    let raw = fresh_block(request);
-    let given = request.members.iter().enumerate();
-    given
-        .filter_map(|(slot, member)| member.as_ref().map(|member| (slot, member)))
-        .map(|(slot, new)| {
-            let areas = place::areas(request, array, bitmap, new.sectors, data_at)?;
-            let member = MemberRecord {
-                super_at: areas.super_at,
-                data_at,
-                data_len: areas.data_len,
-                number: slot as u32,
-                device_uuid: match old::is(request.format) {
-                    true => [0; 16],
-                    false => new.device_uuid,
-                },
-                recovery: None,
-                replacement: false,
-                write_mostly: new.write_mostly,
-                failfast: new.failfast,
-                bad_log: areas.bad_log,
-                bad_blocks: Vec::new(),
-                bitmap_at: areas.bitmap_at,
-                corrected_reads: 0,
-                raw: raw.clone(),
-            };
-            planned_member(request.format, array, member, Slot(slot as u16), bitmap)
-        })
-        .collect()
+    data_at: Sectors,
+    number: usize,
+    new: &NewMember,
+) -> Result<PlannedMember> {
+    let slot = Slot(number as u16);
+    let is_journal = number == request.members.len();
+    let areas = place::areas(request, array, bitmap, new.sectors, data_at, is_journal)?;
+    let member = MemberRecord {
+        super_at: areas.super_at,
+        data_at,
+        data_len: areas.data_len,
+        number: number as u32,
+        device_uuid: match old::is(request.format) {
+            true => [0; 16],
+            false => new.device_uuid,
+        },
+        recovery: log::recovery(request, slot),
+        replacement: false,
+        write_mostly: new.write_mostly,
+        failfast: new.failfast,
+        bad_log: areas.bad_log,
+        bad_blocks: Vec::new(),
+        bitmap_at: areas.bitmap_at,
+        ppl: areas.ppl,
+        journal_tail: is_journal.then_some(Sectors::ZERO),
+        corrected_reads: 0,
+        raw: fresh_block(request),
+    };
+    planned_member(request.format, array, member, slot, bitmap)
 }
 
 fn planned_member(
@@ -422,23 +445,31 @@ fn planned_member(
         (Some(at), Some(bitmap)) => Some((at, md_bitmap::emit_new(bitmap))),
         _ => None,
     };
-    Ok(PlannedMember { slot, member, bad_log, bitmap, superblock })
+    let log = log::first(array, &member);
+    Ok(PlannedMember { slot, member, bad_log, bitmap, log, superblock })
 }
 
-/// The block a new superblock is patched into: room for the role map, and RAID 0's feature
-/// bit, which mdadm 4.2 sets only where members differ in size. Nothing with 0.90.
+/// The block a new superblock is patched into: room for the role map, and the feature bits no
+/// record says: the log's, and RAID 0's, which mdadm 4.2 sets only where members differ in size.
+/// Nothing with 0.90.
 fn fresh_block(request: &Request) -> Vec<u8> {
     if old::is(request.format) {
         return Vec::new();
     }
     let mut raw = vec![0; packet::SIZE_MAX];
-    let entries = md1::emit::map_len(request.members.len() as u32).min(packet::MAX_DEV);
+    let journals = matches!(request.log, Some(NewLog::Journal(_))) as u32;
+    let devices = request.members.len() as u32 + journals;
+    let entries = md1::emit::map_len(devices).min(packet::MAX_DEV);
     bytes::put(&mut raw, packet::field::MAX_DEV, &entries.to_le_bytes());
     let mut lens = request.members.iter().flatten().map(|member| member.sectors);
     let first = lens.next();
-    if request.level == 0 && lens.any(|len| Some(len) != first) {
-        bytes::put(&mut raw, packet::field::FEATURES, &features::RAID0_LAYOUT.to_le_bytes());
-    }
+    let bits = match request.log {
+        Some(NewLog::Ppl) => features::PPL,
+        Some(NewLog::Journal(_)) => features::JOURNAL,
+        None if request.level == 0 && lens.any(|len| Some(len) != first) => features::RAID0_LAYOUT,
+        None => 0,
+    };
+    bytes::put(&mut raw, packet::field::FEATURES, &bits.to_le_bytes());
     raw
 }
 
@@ -464,4 +495,5 @@ struct Areas {
     data_len: Sectors,
     bad_log: Option<Area>,
     bitmap_at: Option<Sectors>,
+    ppl: Option<Area>,
 }

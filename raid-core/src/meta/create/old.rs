@@ -54,7 +54,7 @@ pub fn members_max(format: &Format, otherwise: u32) -> u32 {
 fn is_one_zone(request: &Request, chunk: Sectors) -> Result<bool> {
     let mut first = None;
     for member in request.members.iter().flatten() {
-        let room = place::room(request.format, member.sectors, Sectors::ZERO)?.round_down(chunk);
+        let room = place::room(request, member.sectors, Sectors::ZERO)?.round_down(chunk);
         if *first.get_or_insert(room) != room {
             return Ok(false);
         }

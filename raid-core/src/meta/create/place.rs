@@ -1,14 +1,14 @@
 //! Where a new array's superblock, bitmap, bad-block log and data lie: mdadm 4.2's formulas
 //! (`validate_geometry1`, `choose_bm_space`, `add_internal_bitmap1`, `write_init_super1`).
 
-use super::{Areas, DAEMON_SLEEP, NewBitmap, Request, old};
+use super::{Areas, DAEMON_SLEEP, NewBitmap, NewLog, Request, old};
 use crate::error::{Error, Result};
 use crate::meta::Format;
 use crate::meta::bytes::overlap;
 use crate::meta::md_bitmap::{self, Bitmap};
-use crate::meta::md0;
 use crate::meta::record::{Area, ArrayRecord};
 use crate::meta::sizes::{self, Geometry};
+use crate::meta::{md_ppl, md0};
 use crate::units::Sectors;
 
 /// Data begins at a multiple of 1 MiB.
@@ -17,6 +17,8 @@ const DATA_ALIGN: u64 = 2048;
 const HEAD_ROOM: u64 = 24;
 /// Most room kept for a later reshape: 128 MiB.
 const RESHAPE_ROOM_MAX: u64 = 128 * 1024 * 2;
+/// The shortest journal: 1 MiB behind its metadata.
+const JOURNAL_MIN: Sectors = Sectors::kib(1024);
 /// Sectors of a bad-block log.
 const BAD_LOG_LEN: Sectors = Sectors(8);
 /// A bitmap follows the superblock at this distance.
@@ -35,6 +37,14 @@ fn bitmap_room(sectors: Sectors) -> Sectors {
         n if n - 8 > 8 * GIB => 128,
         _ => 8,
     })
+}
+
+/// Sectors kept for what lies between superblock and bad-block log on a device of `sectors`.
+fn log_room(request: &Request, sectors: Sectors) -> Sectors {
+    match request.log {
+        Some(NewLog::Ppl) => md_ppl::AREA_LEN,
+        _ => bitmap_room(sectors),
+    }
 }
 
 /// True if the superblock lies behind the data.
@@ -64,15 +74,15 @@ pub fn data_at(request: &Request, chunk: Sectors) -> Result<Sectors> {
     while headroom << 10 > device.0 && (chunk_kib == 0 || headroom / 2 >= chunk_kib * 4) {
         headroom /= 2;
     }
-    let end = HEAD_ROOM + bitmap_room(device).0 + headroom;
+    let end = HEAD_ROOM + log_room(request, device).0 + headroom;
     Ok(Sectors(end.next_multiple_of(DATA_ALIGN)))
 }
 
 /// Data sectors a member of `device` sectors can give to the array.
-pub fn room(format: &Format, device: Sectors, data_at: Sectors) -> Result<Sectors> {
-    let (end, overhead) = match is_at_end(format) {
-        true if old::is(format) => (device.round_down(md0::RESERVED), md0::RESERVED),
-        true => (device.round_down(Sectors(8)), Sectors(HEAD_ROOM) + bitmap_room(device)),
+pub fn room(request: &Request, device: Sectors, data_at: Sectors) -> Result<Sectors> {
+    let (end, overhead) = match is_at_end(request.format) {
+        true if old::is(request.format) => (device.round_down(md0::RESERVED), md0::RESERVED),
+        true => (device.round_down(Sectors(8)), Sectors(HEAD_ROOM) + log_room(request, device)),
         false => (device, data_at),
     };
     end.checked_sub(overhead).filter(|room| !room.is_empty()).ok_or_else(|| {
@@ -158,22 +168,37 @@ pub fn areas(
     bitmap: Option<&Bitmap>,
     device: Sectors,
     data_at: Sectors,
+    is_journal: bool,
 ) -> Result<Areas> {
     let super_at = (request.format.super_at)(device)
         .ok_or_else(|| Error::invalid("a member is too small for a superblock"))?;
-    let areas = match is_at_end(request.format) {
-        true if old::is(request.format) => Areas {
-            super_at,
-            data_len: super_at,
-            bad_log: None,
-            bitmap_at: bitmap.map(|_| super_at + md0::BITMAP_AFTER),
-        },
-        true => areas_at_end(array, bitmap, super_at)?,
-        false => areas_at_start(array, bitmap, super_at, data_at, device),
+    // A journal keeps no less room than a member, but its length is its own.
+    let component = if is_journal { Sectors::ZERO } else { array.component };
+    let log = match request.log {
+        Some(NewLog::Ppl) => md_ppl::AREA_LEN,
+        _ => bitmap_len(array, bitmap),
     };
-    let data = Area { at: data_at, len: used(array, areas.data_len) };
+    let (mut areas, log_at) = match is_at_end(request.format) {
+        true if old::is(request.format) => areas_of_old(super_at),
+        true => areas_at_end(component, log, super_at)?,
+        false => areas_at_start(log, super_at, data_at, device),
+    };
+    areas.bitmap_at = bitmap.map(|_| log_at);
+    if let Some(NewLog::Ppl) = request.log {
+        areas.ppl = Some(Area { at: log_at, len: md_ppl::AREA_LEN });
+    }
+    if is_journal && areas.data_len < JOURNAL_MIN {
+        return Err(Error::invalid(format!(
+            "a journal of {} bytes is too small: after metadata it has {}, and needs {}",
+            device.bytes(),
+            areas.data_len.bytes(),
+            JOURNAL_MIN.bytes()
+        )));
+    }
+    let used = if component.is_empty() { areas.data_len } else { component };
+    let data = Area { at: data_at, len: used };
     let map = Area { at: super_at, len: Sectors(8) };
-    let bits = areas.bitmap_at.zip(bitmap).map(|(at, bitmap)| bitmap.area(at));
+    let bits = areas.bitmap_at.zip(bitmap).map(|(at, bitmap)| bitmap.area(at)).or(areas.ppl);
     let clash = [Some(map), areas.bad_log, bits].into_iter().flatten().any(|a| overlap(a, data));
     let log_clash = areas.bad_log.zip(bits).is_some_and(|(log, bits)| overlap(log, bits));
     match clash || log_clash {
@@ -185,48 +210,53 @@ pub fn areas(
     }
 }
 
-fn used(array: &ArrayRecord, data_len: Sectors) -> Sectors {
-    if array.component.is_empty() { data_len } else { array.component }
+/// `[ data ][ superblock ][ bitmap ]`; also the place of the last.
+fn areas_of_old(super_at: Sectors) -> (Areas, Sectors) {
+    let areas = Areas { super_at, data_len: super_at, bad_log: None, bitmap_at: None, ppl: None };
+    (areas, super_at + md0::BITMAP_AFTER)
 }
 
-/// `[ data ][ bitmap ][ bad-block log ][ superblock ]`
-fn areas_at_end(array: &ArrayRecord, bitmap: Option<&Bitmap>, super_at: Sectors) -> Result<Areas> {
+/// `[ data ][ bitmap or partial parity log ][ bad-block log ][ superblock ]`; also the place of
+/// the second, `log` sectors long.
+fn areas_at_end(component: Sectors, log: Sectors, super_at: Sectors) -> Result<(Areas, Sectors)> {
     let before = |len: Sectors| super_at.checked_sub(len).unwrap_or_default();
-    let kept = bitmap_len(array, bitmap) + BAD_LOG_LEN;
     let free = super_at
-        .checked_sub(array.component)
+        .checked_sub(component)
         .ok_or_else(|| Error::invalid("a member is too small for its metadata"))?;
-    let kept = kept.min(free);
-    Ok(Areas {
+    let kept = (log + BAD_LOG_LEN).min(free);
+    let areas = Areas {
         super_at,
         data_len: super_at - kept,
         bad_log: (kept >= BAD_LOG_LEN).then(|| Area { at: before(BAD_LOG_LEN), len: BAD_LOG_LEN }),
-        bitmap_at: bitmap.map(|_| before(kept)),
-    })
+        bitmap_at: None,
+        ppl: None,
+    };
+    Ok((areas, before(kept)))
 }
 
-/// `[ superblock ][ bitmap ][ bad-block log ][ room ][ data ]`, or without room the log just
-/// before the data.
+/// `[ superblock ][ bitmap or partial parity log ][ bad-block log ][ room ][ data ]`, or without
+/// room the bad-block log just before the data; also the place of the first, `log` sectors long.
 fn areas_at_start(
-    array: &ArrayRecord,
-    bitmap: Option<&Bitmap>,
+    log: Sectors,
     super_at: Sectors,
     data_at: Sectors,
     device: Sectors,
-) -> Areas {
-    let bitmap_at = super_at + BITMAP_AFTER;
-    let behind = bitmap_at + bitmap_len(array, bitmap);
-    let log_at = if data_at >= behind + BAD_LOG_LEN {
+) -> (Areas, Sectors) {
+    let log_at = super_at + BITMAP_AFTER;
+    let behind = log_at + log;
+    let bad_log_at = if data_at >= behind + BAD_LOG_LEN {
         Some(behind)
     } else {
-        data_at.checked_sub(BAD_LOG_LEN).filter(|&at| at >= bitmap_at)
+        data_at.checked_sub(BAD_LOG_LEN).filter(|&at| at >= log_at)
     };
-    Areas {
+    let areas = Areas {
         super_at,
         data_len: device.checked_sub(data_at).unwrap_or_default(),
-        bad_log: log_at.map(|at| Area { at, len: BAD_LOG_LEN }),
-        bitmap_at: bitmap.map(|_| bitmap_at),
-    }
+        bad_log: bad_log_at.map(|at| Area { at, len: BAD_LOG_LEN }),
+        bitmap_at: None,
+        ppl: None,
+    };
+    (areas, log_at)
 }
 
 /// The bitmap's own length, or the room kept for one.

@@ -1,7 +1,8 @@
 //! Plans against what mdadm and the kernel made of the same request.
 
 use super::*;
-use crate::meta::{format, md1::packet::Packet};
+use crate::meta::md_journal::{self, Seed};
+use crate::meta::{format, md_ppl, md1::packet::Packet};
 
 /// A line of the table: the request, and the answer's fields.
 fn lines() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -37,6 +38,7 @@ pub(super) fn request(line: &str) -> Request {
         assume_clean: true,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: false,
     };
     for option in fields[5].split(',') {
@@ -44,6 +46,10 @@ pub(super) fn request(line: &str) -> Request {
             ("bitmap", _) => request.bitmap = Some(NewBitmap::default()),
             ("bmchunk", bytes) => {
                 request.bitmap = Some(NewBitmap { chunk_bytes: Some(number(bytes) as u32) });
+            }
+            ("ppl", _) => request.log = Some(NewLog::Ppl),
+            ("journal", len) => {
+                request.log = Some(NewLog::Journal(new(number(len))));
             }
             ("size", sectors) => request.size = Some(Sectors(number(sectors))),
             ("data", sectors) => request.data_at = Some(Sectors(number(sectors))),
@@ -64,6 +70,12 @@ fn answer(creation: &Creation) -> String {
         let bitmap = md_bitmap::parse(bytes, &creation.array.uuid).unwrap();
         format!("{},{},{}", packet.bitmap_offset(), bitmap.chunk_bytes, bitmap.sync_size)
     });
+    let ppl = first.member.ppl.map(|_| format!("{},{}", packet.ppl_offset(), packet.ppl_size()));
+    let journal = creation.journal.as_ref().map(|journal| {
+        let packet = Packet::new(&journal.superblock.1);
+        let number = packet.dev_number();
+        format!("{},{number},{:#x}", journal.member.data_len, packet.role(number))
+    });
     format!(
         "{} {} {} {},{} {} {} {} {:#x} {}",
         packet.data_offset(),
@@ -75,7 +87,7 @@ fn answer(creation: &Creation) -> String {
         creation.size,
         packet.layout(),
         packet.features(),
-        bitmap.unwrap_or("-".into())
+        bitmap.or(ppl).or(journal).unwrap_or("-".into())
     )
 }
 
@@ -231,6 +243,41 @@ fn only_what_is_known_to_be_consistent_is_called_clean() {
 }
 
 #[test]
+fn with_a_log_the_last_member_is_rebuilt_unless_parity_is_known() {
+    let recovery = |line: &str, assume_clean: bool, zeroed: bool| -> Vec<Option<u64>> {
+        let request = Request { assume_clean, zeroed, ..request(line) };
+        let creation = create(&request).unwrap();
+        assert_eq!(creation.array.resync, None, "{line}");
+        creation.members.iter().map(|p| p.member.recovery.map(|at| at.0)).collect()
+    };
+    for log in ["ppl", "journal=65536"] {
+        let line = format!("5 1.2 128 - 65536,65536,65536 {log}");
+        assert_eq!(recovery(&line, false, false), [None, None, Some(0)]);
+        assert_eq!(recovery(&line, true, false), [None; 3]);
+        assert_eq!(recovery(&line, false, true), [None; 3]);
+        let line = format!("5 1.2 128 - 65536,-,65536 {log}");
+        assert_eq!(recovery(&line, false, false), [None; 2]);
+    }
+}
+
+#[test]
+fn a_new_log_is_empty() {
+    let uuid = [1; 16];
+    let creation = create(&request("5 1.2 128 - 65536,65536,65536 ppl")).unwrap();
+    for planned in &creation.members {
+        let (at, bytes) = planned.log.as_ref().unwrap();
+        assert_eq!(*at, planned.member.super_at + Sectors(8));
+        assert_eq!(bytes.len(), md_ppl::AREA_LEN.len());
+        assert!(md_ppl::parse(&bytes[..md_ppl::HEADER], &uuid).unwrap().is_empty());
+    }
+    let creation = create(&request("6 1.2 128 - 65536,65536,65536,65536 journal=65536")).unwrap();
+    assert!(creation.members.iter().all(|planned| planned.log.is_none()));
+    let (at, bytes) = creation.journal.unwrap().log.unwrap();
+    assert_eq!(at, Sectors(2048));
+    assert!(md_journal::parse(&bytes, Seed::of(&uuid)).unwrap().is_empty());
+}
+
+#[test]
 fn what_cannot_work_is_refused_in_words() {
     for (line, words) in [
         ("7 1.2 128 - 65536,65536,65536 -", "level 7"),
@@ -250,6 +297,12 @@ fn what_cannot_work_is_refused_in_words() {
         ("1 1.0 - - 65536,65536 data=2048", "--metadata 1.2"),
         ("1 1.2 - - 65536,65536 data=8", "--data-offset"),
         ("1 1.2 - - 65536,65536 bmchunk=3000", "power of two"),
+        ("6 1.2 128 - 65536,65536,65536,65536 ppl", "only RAID 5"),
+        ("5 1.2 128 - 65536,65536,65536 ppl,bitmap", "exclude each other"),
+        ("5 1.2 128 - 65536,65536,65536 ppl,data=1024", "--data-offset"),
+        ("1 1.2 - - 65536,65536 journal=65536", "only RAID 4, 5 and 6"),
+        ("5 1.2 128 - 65536,65536,65536 journal=3000", "too small"),
+        ("5 1.2 128 - 65536,65536,65536 journal=2000", "too small"),
         ("1 0.90 - - 9000000000,9000000000 -", "4 TiB"),
         ("1 0.90 - - 16384*28 -", "takes 1 to 27"),
         ("1 0.90 - - 65536,65536 data=2048", "--metadata 1.2"),

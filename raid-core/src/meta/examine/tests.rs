@@ -29,6 +29,7 @@ fn image() -> Vec<u8> {
         assume_clean: false,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: false,
     };
     let creation = create(&request).unwrap();

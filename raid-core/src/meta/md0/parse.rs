@@ -160,6 +160,8 @@ fn member_record(packet: &Packet, at: Sectors) -> Result<MemberRecord> {
         bad_log: None,
         bad_blocks: Vec::new(),
         bitmap_at: packet.has_bitmap().then(|| at + BITMAP_AFTER),
+        ppl: None,
+        journal_tail: None,
         corrected_reads: 0,
         raw: packet.to_bytes(),
     })

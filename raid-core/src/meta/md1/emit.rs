@@ -6,9 +6,9 @@
 use super::features;
 use super::packet::{HEAD, MAGIC, MAX_DEV, MAX_SECTOR, Packet, checksum, field};
 use crate::error::{Error, Result};
-use crate::meta::bad_blocks;
 use crate::meta::bytes::put;
 use crate::meta::record::{Area, ArrayRecord, DeviceRole, MemberRecord, Reshape};
+use crate::meta::{bad_blocks, md_ppl};
 use crate::units::{SECTOR, Sectors};
 
 /// The role map grows to fill whole sectors, as mdadm makes it: 128 entries for small arrays.
@@ -36,6 +36,17 @@ pub fn emit(array: &ArrayRecord, member: &MemberRecord) -> Result<(Sectors, Vec<
     block.truncate((len as u64).next_multiple_of(SECTOR) as usize);
     block[len..].fill(0);
     Ok((member.super_at, block))
+}
+
+/// Says that the partial parity log of `member` is a ring of several logs, if it is long enough
+/// for that: the kernel does so at its first update.
+pub fn say_ring(member: &mut MemberRecord) {
+    let bits = Packet::new(&member.raw).features();
+    let is_ring = member.ppl.is_some_and(|area| area.len >= md_ppl::RING_MIN);
+    if is_ring && bits & features::PPL != 0 && member.raw.len() >= HEAD {
+        let bits = bits & !features::PPL | features::MULTIPLE_PPLS;
+        put(&mut member.raw, field::FEATURES, &bits.to_le_bytes());
+    }
 }
 
 /// The member's bad-block log and its sector; `None` if the member has no place for one.
@@ -108,7 +119,7 @@ fn put_member(block: &mut [u8], member: &MemberRecord) -> Result<()> {
     put(block, field::CORRECTED_READS, &member.corrected_reads.to_le_bytes());
     let kept = block[field::DEVFLAGS] & !3;
     block[field::DEVFLAGS] = kept | u8::from(member.write_mostly) | u8::from(member.failfast) << 1;
-    if let Some(at) = member.recovery {
+    if let Some(at) = member.recovery.or(member.journal_tail) {
         put(block, field::RECOVERY_OFFSET, &at.0.to_le_bytes());
     }
     Ok(())
@@ -128,6 +139,12 @@ fn put_areas(block: &mut [u8], member: &MemberRecord) -> Result<()> {
     put(block, field::BBLOG_SIZE, &log_len.to_le_bytes());
     if let Some(at) = member.bitmap_at {
         put(block, field::BITMAP_OFFSET, &distance(at)?.to_le_bytes());
+    }
+    if let Some(ppl) = member.ppl {
+        let at = fit::<i16>("distance from the superblock", distance(ppl.at)?)?;
+        put(block, field::BITMAP_OFFSET, &at.to_le_bytes());
+        let len = fit::<u16>("partial parity log", ppl.len.0)?;
+        put(block, field::PPL_SIZE, &len.to_le_bytes());
     }
     Ok(())
 }

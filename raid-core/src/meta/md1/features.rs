@@ -79,13 +79,10 @@ pub fn contradiction(features: u32, level: i32) -> Option<&'static str> {
 /// Why an array with these features may be read but not written; `None`: it may.
 ///
 /// We write only what we keep truthful: plain arrays, an internal bitmap, recovery offsets,
-/// replacements and bad-block logs.
+/// replacements, bad-block logs, partial parity logs and journals.
 pub fn bars_writing(features: u32) -> Option<&'static str> {
-    const BARS: &[(u32, &str)] = &[
-        (JOURNAL, "it has a write journal, which this version does not keep"),
-        (PPL | MULTIPLE_PPLS, "it has a partial parity log, which this version does not keep"),
-        (BITMAP_VERSIONED, "it belongs to a cluster and other nodes may have it open"),
-    ];
+    const BARS: &[(u32, &str)] =
+        &[(BITMAP_VERSIONED, "it belongs to a cluster and other nodes may have it open")];
     BARS.iter().find(|(bits, _)| features & bits != 0).map(|&(_, why)| why)
 }
 

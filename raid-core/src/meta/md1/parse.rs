@@ -8,7 +8,7 @@ use super::packet::{MAGIC, MAX_DEV, MAX_SECTOR, Packet};
 use crate::error::Result;
 use crate::meta::bytes::{overlap, relative};
 use crate::meta::record::{Area, ArrayRecord, DeviceRole, MemberRecord, Reshape};
-use crate::meta::{Format, Found, damaged};
+use crate::meta::{Format, Found, damaged, md_ppl};
 use crate::units::{SECTOR, Sectors, Slot};
 
 /// Sizes and places at or above this are nonsense: bytes must fit in 63 bits.
@@ -200,6 +200,9 @@ fn member_record(packet: &Packet, array: &ArrayRecord, at: Sectors) -> Result<Me
         bad_log: bad_log(packet, at)?,
         bad_blocks: Vec::new(),
         bitmap_at: bitmap_at(packet, at)?,
+        ppl: ppl(packet, at)?,
+        journal_tail: (array.role(number) == DeviceRole::Journal)
+            .then(|| Sectors(packet.recovery_offset())),
         corrected_reads: packet.corrected_reads(),
         raw: packet.bytes().to_vec(),
     })
@@ -247,6 +250,22 @@ fn bitmap_at(packet: &Packet, at: Sectors) -> Result<Option<Sectors>> {
     }
 }
 
+fn ppl(packet: &Packet, at: Sectors) -> Result<Option<Area>> {
+    if packet.features() & (features::PPL | features::MULTIPLE_PPLS) == 0 {
+        return Ok(None);
+    }
+    let len = Sectors(u64::from(packet.ppl_size()));
+    match relative(at, packet.ppl_offset().into()) {
+        Some(place) if place != at && len >= md_ppl::HEADER_LEN => {
+            Ok(Some(Area { at: place, len }))
+        }
+        _ => Err(damaged(format!(
+            "a partial parity log of {len} sectors at offset {} makes no sense",
+            packet.ppl_offset()
+        ))),
+    }
+}
+
 /// Data must lie on the member, must hold the component and must not cover the metadata.
 fn check_areas(
     packet: &Packet,
@@ -285,6 +304,12 @@ fn check_areas(
             return Err(damaged("its bad-block log is said to lie beyond the member's end"));
         }
         check_apart("bad-block log", used, log)?;
+    }
+    if let Some(ppl) = member.ppl {
+        if ppl.end() > device {
+            return Err(damaged("its partial parity log is said to lie beyond the member's end"));
+        }
+        check_apart("partial parity log", used, ppl)?;
     }
     match member.bitmap_at {
         Some(at) => check_apart("bitmap", used, Area { at, len: Sectors(1) }),

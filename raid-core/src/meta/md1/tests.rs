@@ -36,6 +36,7 @@ fn block(format: &'static Format, level: i32) -> (Sectors, Vec<u8>) {
         assume_clean: false,
         zeroed: false,
         bitmap: None,
+        log: None,
         force: false,
     };
     create(&request).unwrap().members.swap_remove(1).superblock
@@ -185,9 +186,9 @@ fn what_may_be_read_but_not_written_says_why() {
     for (bits, writable, startable) in [
         (0u32, true, true),
         (features::BITMAP | features::RECOVERY_OFFSET | features::BAD_BLOCKS, true, true),
-        (features::JOURNAL, false, true),
-        (features::PPL, false, true),
-        (features::MULTIPLE_PPLS, false, true),
+        (features::JOURNAL, true, true),
+        (features::PPL, true, true),
+        (features::MULTIPLE_PPLS, true, true),
         (features::REPLACEMENT, true, true),
         (features::BITMAP | features::BITMAP_VERSIONED, false, true),
         (features::RESHAPE_ACTIVE, false, false),
@@ -195,7 +196,8 @@ fn what_may_be_read_but_not_written_says_why() {
     ] {
         let mut block = good.clone();
         put(&mut block, field::FEATURES, &bits.to_le_bytes());
-        put(&mut block, field::BITMAP_OFFSET, &24i32.to_le_bytes());
+        // A bitmap far behind the superblock, or 16 sectors of partial parity 24 behind it.
+        put(&mut block, field::BITMAP_OFFSET, &0x10_0018_i32.to_le_bytes());
         sign(&mut block);
         let found = (V1_2.parse)(&block, at, DEVICE).unwrap();
         assert_eq!(found.writable().is_ok(), writable, "{bits:#x}");

@@ -9,7 +9,7 @@ use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::{self, Level, Params, raid1};
 use raid_core::meta::assemble::Candidate;
 use raid_core::meta::create::{
-    CHUNK_DEFAULT, Creation, NewBitmap, NewMember, Request, check_room, create,
+    CHUNK_DEFAULT, Creation, NewBitmap, NewLog, NewMember, Request, check_room, create,
 };
 use raid_core::meta::md0::{self, V0_90};
 use raid_core::meta::{self, Format, uuid};
@@ -91,6 +91,12 @@ pub struct Args {
     /// What one bit of the bitmap stands for [default: 64M, or more for large members]
     #[arg(long, value_name = "SIZE", value_parser = amount::kib)]
     bitmap_chunk: Option<Sectors>,
+    /// What keeps redundancy right through a crash: resync, bitmap, journal or ppl
+    #[arg(long, short = 'k', value_name = "POLICY", value_parser = parse_policy)]
+    consistency_policy: Option<Policy>,
+    /// A device that every write goes through first (RAID 4, 5 and 6)
+    #[arg(long, value_name = "DEVICE", value_parser = NonEmptyStringValueParser::new())]
+    write_journal: Option<String>,
     /// Slots of members to read from only if nothing else has the data
     #[arg(long, short = 'W', value_name = "SLOT", value_delimiter = ',')]
     write_mostly: Vec<u16>,
@@ -114,6 +120,15 @@ enum Size {
 enum Bitmap {
     None,
     Internal,
+}
+
+/// A consistency policy as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Resync,
+    Bitmap,
+    Journal,
+    Ppl,
 }
 
 type Parsed<T> = std::result::Result<T, String>;
@@ -142,13 +157,22 @@ fn parse_bitmap(text: &str) -> Parsed<Bitmap> {
     }
 }
 
+fn parse_policy(text: &str) -> Parsed<Policy> {
+    match text {
+        "resync" => Ok(Policy::Resync),
+        "bitmap" => Ok(Policy::Bitmap),
+        "journal" => Ok(Policy::Journal),
+        "ppl" => Ok(Policy::Ppl),
+        _ => Err(format!("found `{text}`, expected resync, bitmap, journal or ppl")),
+    }
+}
+
 /// Checks everything, then writes.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Err(error) = check_words(args) {
         return Ok(exit::misuse(&error));
     }
-    let present: Vec<String> =
-        args.members.iter().filter(|member| *member != MISSING).cloned().collect();
+    let present: Vec<String> = present(args).chain(args.write_journal.as_ref()).cloned().collect();
     let open = match args.dry_run {
         true => OpenOptions::looking(),
         false => OpenOptions::default(),
@@ -162,6 +186,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     out::print(&text::made(args, &creation, zeroed))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The members that are not missing.
+fn present(args: &Args) -> impl Iterator<Item = &String> {
+    args.members.iter().filter(|member| *member != MISSING)
+}
+
+/// A policy needs its means, and none that belongs to another.
+fn check_policy(args: &Args) -> Result<()> {
+    let (bitmap, journal) = (args.bitmap == Bitmap::Internal, args.write_journal.is_some());
+    let fault = match args.consistency_policy {
+        Some(Policy::Bitmap) if !bitmap => "--consistency-policy=bitmap needs --bitmap=internal",
+        Some(Policy::Journal) if !journal => {
+            "--consistency-policy=journal needs a device for it: --write-journal DEVICE"
+        }
+        Some(Policy::Resync | Policy::Ppl) if bitmap => {
+            "a bitmap makes it another policy; leave out --bitmap or --consistency-policy"
+        }
+        Some(Policy::Resync | Policy::Bitmap | Policy::Ppl) if journal => {
+            "a journal makes it another policy; leave out --write-journal or --consistency-policy"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(fault))
 }
 
 /// What can be wrong without looking at a member.
@@ -178,7 +226,8 @@ fn check_words(args: &Args) -> Result<()> {
             "raid1 has no chunks: every member holds all; leave out --chunk",
         ));
     }
-    let present = args.members.iter().filter(|member| *member != MISSING).count();
+    check_policy(args)?;
+    let present = present(args).count();
     if present == 0 {
         return Err(Error::invalid("all members are missing; give at least one"));
     }
@@ -266,13 +315,14 @@ fn check_content(args: &Args, devices: &[Shared]) -> Result<()> {
 /// The plan, and whether all members are known to hold zeros.
 fn plan(args: &Args, devices: &[Shared]) -> Result<(Creation, bool)> {
     let mut request = request(args, devices)?;
-    for device in devices {
+    for device in devices.iter().take(present(args).count()) {
         let facts = device.facts();
         check_room(&request, facts.sectors).map_err(|error| error.context(&facts.name))?;
     }
     // Where the data lie does not depend on what they are.
     request.zeroed = true;
     let hopeful = create(&request)?;
+    // A journal holds no data; it comes behind the members.
     let planned = hopeful.members.iter().zip(devices);
     let zeroed = hopeful.array.has_redundancy()
         && !args.assume_clean
@@ -329,7 +379,21 @@ fn request(args: &Args, devices: &[Shared]) -> Result<Request> {
         assume_clean: args.assume_clean,
         zeroed: false,
         bitmap: (args.bitmap == Bitmap::Internal).then_some(bitmap),
+        log: log(args, left.next())?,
         force: args.force,
+    })
+}
+
+/// The log that was asked for; the journal's device comes behind those of the members.
+fn log(args: &Args, journal: Option<&Shared>) -> Result<Option<NewLog>> {
+    Ok(match journal {
+        Some(device) => Some(NewLog::Journal(NewMember {
+            sectors: device.facts().sectors,
+            device_uuid: random_id()?,
+            write_mostly: false,
+            failfast: false,
+        })),
+        None => (args.consistency_policy == Some(Policy::Ppl)).then_some(NewLog::Ppl),
     })
 }
 

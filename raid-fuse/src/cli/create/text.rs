@@ -1,6 +1,6 @@
 //! What `create` tells: what was made, or what is in the way.
 
-use super::{Args, Bitmap, Found, MISSING, id_text};
+use super::{Args, Bitmap, Found, MISSING, Policy, id_text};
 use crate::cli::{amount, members};
 use raid_core::assembly;
 use raid_core::error::ErrorKind;
@@ -51,6 +51,9 @@ pub fn made(args: &Args, creation: &Creation, zeroed: bool) -> String {
     line("UUID", id_text(&array.uuid));
     line("Creation Time", format!("{} ({})", time::to_text(array.ctime), array.ctime));
     line("Bitmap", bitmap(args, creation));
+    if creation.array.has_redundancy() && creation.array.level >= 4 {
+        line("Consistency Policy", policy(args).into());
+    }
     line("State", state(args, creation, zeroed));
     text.push_str(&account(args, creation));
     for warning in &creation.warnings {
@@ -77,14 +80,30 @@ fn bitmap(args: &Args, creation: &Creation) -> String {
         return "internal".into();
     }
     match creation.array.has_redundancy() {
-        true => "none (for one: --bitmap=internal)".into(),
+        true if args.write_journal.is_none() && args.consistency_policy != Some(Policy::Ppl) => {
+            "none (for one: --bitmap=internal)".into()
+        }
+        true => "none".into(),
         false => "none".into(),
+    }
+}
+
+/// mdadm's word for what keeps redundancy right.
+fn policy(args: &Args) -> &'static str {
+    match args.consistency_policy {
+        Some(Policy::Ppl) => "ppl",
+        _ if args.write_journal.is_some() => "journal",
+        _ if args.bitmap == Bitmap::Internal => "bitmap",
+        _ => "resync",
     }
 }
 
 fn state(args: &Args, creation: &Creation, zeroed: bool) -> String {
     let degraded = if args.members.iter().any(|m| m == MISSING) { ", degraded" } else { "" };
     let redundant = creation.array.has_redundancy();
+    if creation.members.iter().any(|planned| planned.member.recovery.is_some()) {
+        return "the last member is rebuilt when it is first mounted".into();
+    }
     let clean = match (creation.array.resync, redundant) {
         (Some(_), _) => "to be resynced when it is first mounted".to_string(),
         (None, false) => return "clean: nothing to keep in sync".into(),
@@ -132,8 +151,8 @@ fn account(args: &Args, creation: &Creation) -> String {
 
 /// The command to go on with.
 fn next(args: &Args) -> String {
-    let present = args.members.iter().filter(|member| *member != MISSING).map(String::as_str);
-    let words = members::quoted(present);
+    let words =
+        members::quoted(super::present(args).chain(&args.write_journal).map(String::as_str));
     let degraded = if args.members.iter().any(|m| m == MISSING) { " --degraded" } else { "" };
     match args.dry_run {
         true => "nothing was written\n".into(),
