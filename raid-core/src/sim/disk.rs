@@ -66,6 +66,11 @@ impl Disk {
         self.bad.extend(at.0..at.0 + len.0);
     }
 
+    /// All sectors can be read again.
+    pub fn mend(&mut self) {
+        self.bad.clear();
+    }
+
     /// Fills `buf` from `at`.
     pub fn read(&self, at: Sectors, buf: &mut [u8]) -> Result<(), String> {
         let end = at.0 + buf.len() as u64 / SECTOR;

@@ -20,6 +20,7 @@ pub fn change(world: &mut World, rng: &mut Rng) -> Option<Manage> {
     }
     let any = |rng: &mut Rng| {
         let all = status.members.iter().flatten().chain(&status.others);
+        let all = all.filter(|m| m.state != State::Journal);
         let all: Vec<DeviceId> = all.map(|m| m.device).collect();
         (!all.is_empty()).then(|| *rng.pick(&all))
     };

@@ -178,6 +178,12 @@ fn doom(world: &mut World, rng: &mut Rng) {
             doomed.extend(world.status().members[slot.index()].as_ref().map(|m| m.device));
         }
     }
+    // What others lost before would come on top of what the level survives.
+    for (index, disk) in world.disks.iter_mut().enumerate() {
+        if !doomed.contains(&DeviceId(index)) {
+            disk.mend();
+        }
+    }
     world.doomed = doomed;
     world.fault_rate = *rng.pick(&[0, 20, 100, 400]);
 }
@@ -239,7 +245,8 @@ fn crash(
     loop {
         let now = world.now();
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
-        let left = if story.ppl || story.journal { disks.clone() } else { Vec::new() };
+        let left =
+            if (story.ppl || story.journal) && !story.life { disks.clone() } else { Vec::new() };
         world = match World::start(disks, false, now) {
             Ok(world) => world,
             Err(error) if lame(code, &error) => return Ok(None),

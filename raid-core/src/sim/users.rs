@@ -163,7 +163,20 @@ impl Users {
                 (_, Outcome::Failed(error)) => {
                     // The one refusal that is right: see the engine's eighth invariant.
                     if !error.to_string().contains("parity is not resynced here") {
-                        return Err(format!("a request failed: {error}"));
+                        let status = world.status();
+                        let members = status.members.iter().flatten().chain(&status.others);
+                        let states: Vec<String> = members
+                            .map(|m| {
+                                format!(
+                                    "{} {:?} {:?} bad {:?}",
+                                    m.name, m.device, m.state, m.record.bad_blocks
+                                )
+                            })
+                            .collect();
+                        return Err(format!(
+                            "a request failed: {error}; {states:?}, doomed {:?}",
+                            world.doomed
+                        ));
                     }
                     self.refused += 1;
                 }
