@@ -357,11 +357,17 @@ fn commands_do_to_an_array_what_mdadm_does() {
     }
 }
 
-/// The members of mdstat's first line by name: mdadm adds one it has chosen last.
+/// The members of mdstat's first line by name: mdadm adds one it has chosen last. Without their
+/// numbers: md gives the number of a device that left to the next one, here it is not used again.
 fn in_order(text: &str) -> String {
     let (head, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let mut words: Vec<&str> = head.split(' ').collect();
-    let members = words.iter().position(|word| word.contains('[')).unwrap_or(words.len());
+    let word = |word: &str| match (word.find('['), word.find(']')) {
+        (Some(from), Some(to)) => format!("{}{}", &word[..from], &word[to + 1..]),
+        _ => word.to_string(),
+    };
+    let mut words: Vec<String> = head.split(' ').map(word).collect();
+    // `md0 : active raid1`, then the members.
+    let members = words.len().min(4);
     words[members..].sort_unstable();
     format!("{}\n{rest}", words.join(" "))
 }
