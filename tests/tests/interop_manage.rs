@@ -270,6 +270,10 @@ fn show_in_guest() -> String {
     format!(
         "show() {{\n\
          mdadm -q --wait-clean /dev/md0 || true\n\
+         for try in $(seq 100); do\n\
+         read -r now < /sys/block/md0/md/array_state; read -r job < /sys/block/md0/md/sync_action\n\
+         [ \"$now $job\" = 'clean idle' ] && break; sleep 0.1\n\
+         done\n\
          echo SHOW; grep -A1 '^md0' /proc/mdstat\n\
          cd /sys/block/md0/md\n\
          for file in {}; do [ -e $file ] && {{ v=; read -r v < $file || true; \
