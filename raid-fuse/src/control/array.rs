@@ -232,6 +232,7 @@ impl Control {
             }
             State::InSync | State::Recovering(_) => format!("{name} is in this array already"),
             State::Spare => format!("{name} is a spare of this array already"),
+            State::Journal => format!("{name} is the journal of this array already"),
         };
         Err(Error::new(ErrorKind::Busy, text))
     }

@@ -161,11 +161,15 @@ fn bitmap_files(status: &Status) -> Vec<Text> {
 fn member_files(member: &Member, known: &Known, folder: &str) -> Vec<Text> {
     let record = &member.record;
     let line = |name: &str, value: &dyn std::fmt::Display| line(&format!("{folder}/{name}"), value);
-    let slot = known.slot.filter(|_| member.is_live());
+    let slot = match known.slot.filter(|_| member.is_live()) {
+        Some(slot) => slot.to_string(),
+        None if member.state == State::Journal => "journal".into(),
+        None => "none".into(),
+    };
     let recovery = match member.state {
         State::InSync => None,
         State::Recovering(at) => Some(at),
-        State::Spare | State::Failed => Some(Sectors::ZERO),
+        State::Spare | State::Failed | State::Journal => Some(Sectors::ZERO),
     };
     // As the kernel: errors that were made good, not the one that failed the member.
     let corrected = if member.is_live() { member.errors } else { record.corrected_reads };
@@ -177,7 +181,7 @@ fn member_files(member: &Member, known: &Known, folder: &str) -> Vec<Text> {
         line("offset", &record.data_at),
         line("recovery_start", &or_none(recovery)),
         line("size", &kib(record.data_len)),
-        line("slot", &slot.map_or("none".into(), |slot| slot.to_string())),
+        line("slot", &slot),
     ]
 }
 
@@ -187,6 +191,7 @@ fn state(member: &Member) -> String {
     let words = [
         (member.state == State::Failed, "faulty"),
         (member.state == State::InSync, "in_sync"),
+        (member.state == State::Journal, "journal"),
         (record.write_mostly, "write_mostly"),
         (matches!(member.state, State::Spare | State::Recovering(_)), "spare"),
         (member.replace && member.is_live(), "want_replacement"),

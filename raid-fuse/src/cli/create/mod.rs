@@ -388,7 +388,7 @@ fn log(args: &Args, journal: Option<&Shared>) -> Result<Option<NewLog>> {
     Ok(match journal {
         Some(device) => Some(NewLog::Journal(NewMember {
             sectors: device.facts().sectors,
-            device_uuid: random_id()?,
+            device_uuid: members::random_id()?,
             write_mostly: false,
             failfast: false,
         })),
