@@ -7,12 +7,14 @@
 //! The daemon never touches its own mount, keeps no directory busy, and holds no descriptor of
 //! the caller.
 
+use crate::control::{Commands, server};
 use crate::export::Volume;
 use crate::export::options;
 use crate::mounted::{Event, Mounted, mount_volume};
 use crate::mountpoint;
 use crate::readiness::{self, Readiness, Side};
 use crate::rundir::Lease;
+use parking_lot::Mutex;
 use raid_core::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -35,6 +37,8 @@ pub struct Service {
     pub volume: Arc<dyn Volume>,
     /// Paths of the members, for those who look for the mount.
     pub members: Vec<PathBuf>,
+    /// Who answers what is asked through the control socket; without, there is none.
+    pub control: Option<Arc<dyn Commands>>,
     /// Runs last, after a successful flush: marks the array clean and closes the members.
     pub on_stop: Box<dyn FnOnce() -> Result<()>>,
 }
@@ -111,7 +115,7 @@ fn run(
     open: impl FnOnce() -> Result<Service>,
     readiness: Option<Readiness>,
 ) -> Result<()> {
-    let (mut mounted, mut lease, on_stop) = match start(path, options, open) {
+    let (mut mounted, lease, on_stop) = match start(path, options, open) {
         Ok(started) => started,
         Err(error) => {
             // If the caller is gone, nobody is left to tell.
@@ -128,7 +132,7 @@ fn run(
     let ended = live(mounted, options.grace, on_stop);
     if let (Err(error), false) = (&ended, options.foreground) {
         eprintln!("raid-fuse: {error}");
-        if let Some(Err(lost)) = lease.as_mut().map(|lease| lease.leave(&error.to_string())) {
+        if let Some(Err(lost)) = lease.map(|lease| lease.lock().leave(&error.to_string())) {
             eprintln!("raid-fuse: the record of this mount: {lost}");
         }
     }
@@ -137,18 +141,21 @@ fn run(
 
 type Hook = Box<dyn FnOnce() -> Result<()>>;
 
+/// The record of this mount, which control keeps up to date.
+type Record = Arc<Mutex<Lease>>;
+
 /// Everything up to a usable mount.
 fn start(
     path: &Path,
     options: &Options,
     open: impl FnOnce() -> Result<Service>,
-) -> Result<(Mounted, Option<Lease>, Hook)> {
+) -> Result<(Mounted, Option<Record>, Hook)> {
     become_io_flusher();
     let path = mountpoint::resolve(path)?;
     // Before the members are touched: most mistakes are found here.
     mountpoint::prepare(&path)?;
-    let mut lease = Lease::claim(&path, PREDECESSOR)?;
-    let Service { name, volume, members, on_stop } = open()?;
+    let lease = Lease::claim(&path, PREDECESSOR)?;
+    let Service { name, volume, members, control, on_stop } = open()?;
     let mount = options::Options { name: name.clone(), ..options.mount.clone() };
     let mounted = catch_signals().and_then(|signals| {
         let mounted = mount_volume(volume.clone(), &path, &mount)?;
@@ -157,8 +164,13 @@ fn start(
     });
     match mounted {
         Ok(mounted) => {
-            if let Some(Err(error)) = lease.as_mut().map(|lease| lease.describe(&name, &members)) {
-                eprintln!("raid-fuse: the record of this mount: {error}");
+            let lease = lease.map(|lease| Arc::new(Mutex::new(lease)));
+            if let Some(lease) = &lease {
+                let described = lease.lock().describe(&name, &members);
+                let listening = described.and_then(|()| listen(lease, control, &mounted));
+                if let Err(error) = listening {
+                    eprintln!("raid-fuse: the record of this mount: {error}");
+                }
             }
             Ok((mounted, lease, on_stop))
         }
@@ -168,6 +180,25 @@ fn start(
             Err(error)
         }
     }
+}
+
+/// Takes commands on a socket beside the record, which follows members that come and go.
+fn listen(
+    lease: &Record,
+    control: Option<Arc<dyn Commands>>,
+    mounted: &Mounted,
+) -> std::io::Result<()> {
+    let Some(control) = control else { return Ok(()) };
+    // Not kept alive from there: the record ends with the mount.
+    let record = Arc::downgrade(lease);
+    control.watch(Box::new(move |members| {
+        let written = record.upgrade().map(|lease| lease.lock().set_members(members));
+        if let Some(Err(error)) = written {
+            eprintln!("raid-fuse: the record of this mount: {error}");
+        }
+    }));
+    let listener = lease.lock().listen()?;
+    server::listen(listener, control, mounted.alarm())
 }
 
 /// Cuts the last ties to the caller and tells it that the mount works.

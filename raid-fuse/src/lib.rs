@@ -1,6 +1,7 @@
 //! An md array as a mountable volume, and the commands around it.
 
 pub mod cli;
+pub mod control;
 pub mod daemon;
 pub mod errno;
 pub mod export;

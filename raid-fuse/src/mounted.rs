@@ -11,6 +11,7 @@ use crate::export::options::Options;
 use crate::mountpoint::table::{self, Entry};
 use crate::mountpoint::{self, attach, detach, holders};
 use fuser::{Config, Session, SessionACL};
+use parking_lot::Mutex;
 use raid_core::error::{Error, ErrorKind, Result};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -141,6 +142,17 @@ impl Mounted {
     /// A way to send events to [`Mounted::wait`] from other threads.
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
+    }
+
+    /// A way to end the mount from other threads because of a bug there; nothing is marked clean.
+    pub fn alarm(&self) -> crate::control::server::Alarm {
+        let (gate, sender) = (self.gate.clone(), Mutex::new(self.sender.clone()));
+        Arc::new(move |message| {
+            eprintln!("raid-fuse: bug, the mount stops: {message}");
+            gate.fail(message);
+            // If nobody listens any more, the mount is being stopped already.
+            let _nobody = sender.lock().send(Event::Failed);
+        })
     }
 
     /// Waits for the next event.

@@ -5,6 +5,7 @@
 //! help, not a need: without them mounts work, but `umount` cannot wait for the daemon.
 //!
 //! A record is believed only while its process lives, told by number and start time together.
+//! Beside it lies the socket on which that process takes commands (see [`crate::control`]).
 
 use raid_core::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -121,6 +123,25 @@ impl Lease {
         self.write()
     }
 
+    /// Notes who the members are now.
+    pub fn set_members(&mut self, members: &[PathBuf]) -> io::Result<()> {
+        self.record.members = members.to_vec();
+        self.write()
+    }
+
+    /// A socket beside the record that only this user and root can reach.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        let path = socket_of(&self.path);
+        // Of a daemon that died: the record is ours now, so the socket is, too.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = with_short_name(&path, |short| UnixListener::bind(short))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+
     fn write(&mut self) -> io::Result<()> {
         let text = serde_json::to_vec(&self.record).map_err(io::Error::other)?;
         self.file.rewind()?;
@@ -131,6 +152,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // There is none if nobody listened.
+        let _none = fs::remove_file(socket_of(&self.path));
         if self.record.failure.is_none() {
             // A file that stays is recognised as stale by its process.
             let _stays = fs::remove_file(&self.path);
@@ -143,13 +166,34 @@ pub fn find(mountpoint: &Path, user: u32) -> Option<Record> {
     read(mountpoint, user).map(|found| found.1).filter(is_alive)
 }
 
+/// A connection to the daemon of `mountpoint`, which `user` mounted.
+pub fn connect(mountpoint: &Path, user: u32) -> io::Result<UnixStream> {
+    let (path, _) = read(mountpoint, user).ok_or(io::ErrorKind::NotFound)?;
+    with_short_name(&socket_of(&path), |short| UnixStream::connect(short))
+}
+
+/// The socket beside a record.
+fn socket_of(record: &Path) -> PathBuf {
+    record.with_extension("sock")
+}
+
+/// A socket's name has at most 107 bytes (unix(7)), which the folder alone may have: so the name
+/// is given through an open descriptor of the folder.
+fn with_short_name<T>(path: &Path, work: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+    let (folder, name) = (path.parent(), path.file_name());
+    let folder = File::open(folder.ok_or(io::ErrorKind::NotFound)?)?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    work(&short.join(name.ok_or(io::ErrorKind::NotFound)?))
+}
+
 /// What a daemon that has ended left behind, once.
 pub fn take_failure(mountpoint: &Path, user: u32) -> Option<String> {
     let (path, record) = read(mountpoint, user)?;
     if is_alive(&record) {
         return None;
     }
-    // Somebody else may have taken it away meanwhile.
+    // Somebody else may have taken them away meanwhile.
+    let _gone = fs::remove_file(socket_of(&path));
     let _gone = fs::remove_file(path);
     record.failure
 }
@@ -169,6 +213,7 @@ pub fn list() -> Vec<Record> {
                 Some(record) if is_alive(&record) => found.push(record),
                 Some(record) if record.failure.is_none() => {
                     // Somebody else may have been quicker.
+                    let _gone = fs::remove_file(socket_of(&entry.path()));
                     let _gone = fs::remove_file(entry.path());
                 }
                 _ => {}

@@ -1,11 +1,12 @@
 //! A running array as a volume: its bytes, and the texts that tell how it does.
 
-use crate::export::Volume;
+use crate::control::{Control, files};
+use crate::export::{Text, Volume};
 use crate::report::make::{self, Background};
 use crate::report::{Bitmap, Report, detail, mdstat};
 use raid_core::buf::Buf;
 use raid_core::driver::Array;
-use raid_core::error::Result;
+use raid_core::error::{Error, Result};
 use raid_core::meta::assemble::Assembly;
 use std::sync::Arc;
 
@@ -16,24 +17,21 @@ pub const DETAIL: &str = "detail";
 /// The same for programs.
 pub const STATUS: &str = "status.json";
 
-/// An array with what is told of it.
-pub struct ArrayVolume {
+/// An array and what it does not know of itself.
+pub struct Facts {
     array: Arc<Array>,
-    size: u64,
-    read_only: bool,
     background: Background,
 }
 
-impl ArrayVolume {
-    /// The volume of a started array.
-    pub fn new(array: Arc<Array>, assembly: &Assembly, bitmap: Option<Bitmap>) -> ArrayVolume {
-        let status = array.status();
+impl Facts {
+    /// What is known of a started array.
+    pub fn new(array: Arc<Array>, assembly: &Assembly, bitmap: Option<Bitmap>) -> Facts {
         let background = Background {
             metadata: assembly.format.name.into(),
             bitmap,
             warnings: make::warnings(assembly),
         };
-        ArrayVolume { size: array.size(), read_only: status.read_only, array, background }
+        Facts { array, background }
     }
 
     /// The array at this moment.
@@ -41,6 +39,22 @@ impl ArrayVolume {
         let status = self.array.status();
         let dead = status.broken || !self.array.layout().survives(&status.degraded);
         make::live(&status, &self.background, dead)
+    }
+}
+
+/// An array with what is told of it.
+pub struct ArrayVolume {
+    facts: Arc<Facts>,
+    size: u64,
+    read_only: bool,
+    control: Option<Arc<Control>>,
+}
+
+impl ArrayVolume {
+    /// The volume of a started array; with `control`, the kernel's files are beside it.
+    pub fn new(facts: Arc<Facts>, control: Option<Arc<Control>>) -> ArrayVolume {
+        let (size, read_only) = (facts.array.size(), facts.array.status().read_only);
+        ArrayVolume { facts, size, read_only, control }
     }
 }
 
@@ -54,28 +68,39 @@ impl Volume for ArrayVolume {
     }
 
     fn buffer(&self, len: usize) -> Buf {
-        self.array.pool().take(len)
+        self.facts.array.pool().take(len)
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        self.array.read(at, buf)
+        self.facts.array.read(at, buf)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
-        self.array.write(at, data)
+        self.facts.array.write(at, data)
     }
 
     fn flush(&self) -> Result<()> {
-        self.array.flush()
+        self.facts.array.flush()
     }
 
-    fn texts(&self) -> Vec<(&'static str, String)> {
-        let report = self.report();
+    fn texts(&self) -> Vec<Text> {
+        let report = self.facts.report();
         let title = if report.name.is_empty() { &report.uuid } else { &report.name };
-        vec![
-            (MDSTAT, mdstat::text(&report)),
-            (DETAIL, detail::text(&report, title)),
-            (STATUS, report.json()),
-        ]
+        let mut texts = vec![
+            Text::fixed(MDSTAT, mdstat::text(&report)),
+            Text::fixed(DETAIL, detail::text(&report, title)),
+            Text::fixed(STATUS, report.json()),
+        ];
+        if self.control.is_some() {
+            texts.extend(files::all(&self.facts.array, &report));
+        }
+        texts
+    }
+
+    fn write_text(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        match &self.control {
+            Some(control) => control.store(path, bytes),
+            None => Err(Error::invalid(format!("{path} cannot be written"))),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A volume in memory that counts what it is asked and can be told to fail.
 
 use raid_core::error::{Error, ErrorKind, Result};
-use raid_fuse::export::Volume;
+use raid_fuse::export::{Text, Volume};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
@@ -21,8 +22,10 @@ pub struct Memory {
     pub bad: Mutex<Range<u64>>,
     /// Reads and writes panic, as if there were a bug.
     pub buggy: AtomicBool,
-    /// How often the text file was made.
+    /// How often the text files were made.
     pub texts_made: AtomicU64,
+    /// What the writable texts `md/dev-NAME/state` say; `remove` takes one away.
+    pub words: Mutex<BTreeMap<String, String>>,
 }
 
 impl Memory {
@@ -39,6 +42,7 @@ impl Memory {
             bad: Mutex::new(0..0),
             buggy: AtomicBool::new(false),
             texts_made: AtomicU64::new(0),
+            words: Mutex::new([("a".into(), "one".into()), ("b".into(), "two".into())].into()),
         }
     }
 
@@ -100,9 +104,34 @@ impl Volume for Memory {
         Err(Error::new(ErrorKind::Io, "told to fail"))
     }
 
-    fn texts(&self) -> Vec<(&'static str, String)> {
+    fn texts(&self) -> Vec<Text> {
         let made = self.texts_made.fetch_add(1, Ordering::SeqCst) + 1;
-        vec![("mdstat", format!("memory, made {made} times\n")), ("map", "map\n".repeat(5000))]
+        let words = self.words.lock().unwrap().clone();
+        let mut texts = vec![
+            Text::fixed("mdstat", format!("memory, made {made} times\n")),
+            Text::fixed("map", "map\n".repeat(5000)),
+            Text::fixed("md/level", "memory\n"),
+            Text::link("md/first", "dev-a"),
+        ];
+        let names = words.iter().map(|(name, word)| (format!("md/dev-{name}/state"), word));
+        texts.extend(names.map(|(path, word)| Text::writable(path, format!("{word}\n"))));
+        texts
+    }
+
+    fn write_text(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let name = path.split('/').nth(1).and_then(|name| name.strip_prefix("dev-"));
+        let name = name.expect("only states are writable").to_string();
+        let mut words = self.words.lock().unwrap();
+        match bytes {
+            b"remove\n" => drop(words.remove(&name)),
+            b"busy\n" => return Err(Error::new(ErrorKind::Busy, "told to be busy")),
+            b"bogus\n" => return Err(Error::invalid("bogus")),
+            _ => {
+                let word = String::from_utf8_lossy(bytes);
+                words.insert(name, word.trim_end_matches('\n').to_string());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -371,6 +371,50 @@ fn large_requests_arrive_large() {
 }
 
 #[test]
+fn texts_in_folders_come_and_go_and_take_words() {
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    let (volume, mount) = memory(1 << 20);
+    let md = mount.dir().join("md");
+    let list = || {
+        let mut names: Vec<_> =
+            fs::read_dir(&md).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(list(), ["dev-a", "dev-b", "first", "level"]);
+    assert_eq!(fs::read_link(md.join("first")).unwrap().to_str(), Some("dev-a"));
+    let state = md.join("first/state");
+    assert_eq!(fs::read_to_string(&state).unwrap(), "one\n");
+    assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o644);
+    fine_shell(&format!("echo two > {0}; printf three > {0}; cat {0}", state.display()));
+    assert_eq!(fs::read_to_string(&state).unwrap(), "three\n");
+    let write = |path: &std::path::Path, text: &str| fs::write(path, text);
+    assert_eq!(errno(write(&state, "bogus\n")), libc::EINVAL);
+    assert_eq!(errno(write(&state, "busy\n")), libc::EBUSY);
+    let file = File::options().write(true).open(&state).unwrap();
+    assert_eq!(errno(file.write_at(b"x", 1)), libc::EINVAL, "not in the middle");
+    assert!(File::options().write(true).open(md.join("level")).is_err());
+    assert_eq!(errno(File::create(md.join("new"))), libc::EPERM);
+    assert_eq!(errno(fs::remove_file(md.join("level"))), libc::EPERM);
+    let open = File::open(md.join("dev-b/state")).unwrap();
+    fs::write(md.join("dev-b/state"), "remove\n").unwrap();
+    assert_eq!(list(), ["dev-a", "first", "level"]);
+    assert_eq!(errno(fs::metadata(md.join("dev-b"))), libc::ENOENT);
+    assert_eq!(errno(file_of(&md.join("dev-b/state"))), libc::ENOENT);
+    let mut old = [0; 4];
+    open.read_exact_at(&mut old, 0).unwrap();
+    assert_eq!(&old, b"two\n", "what is open shows what it was");
+    volume.words.lock().unwrap().insert("c".into(), "new".into());
+    assert_eq!(fs::read_to_string(md.join("dev-c/state")).unwrap(), "new\n");
+}
+
+fn file_of(path: &std::path::Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[test]
 fn texts_are_made_when_opened() {
     if !met(&[Need::Fuse]) {
         return;
@@ -380,7 +424,7 @@ fn texts_are_made_when_opened() {
     let mut names: Vec<_> =
         fs::read_dir(mount.dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["map", "mdstat", "volume"]);
+    assert_eq!(names, ["map", "md", "mdstat", "volume"]);
     let made = volume.texts_made.load(Ordering::SeqCst);
     assert!(fs::metadata(&path).unwrap().len() > 0);
     assert_eq!(volume.texts_made.load(Ordering::SeqCst), made, "stat makes nothing");

@@ -4,9 +4,9 @@ use super::members;
 use raid_core::buf::Buf;
 use raid_core::driver::Array;
 use raid_core::error::{Error, Result};
-use raid_fuse::export::Volume;
 use raid_fuse::export::null::Null;
 use raid_fuse::export::options::Options;
+use raid_fuse::export::{Text, Volume};
 use raid_fuse::mounted::mount_volume;
 use std::io::Read;
 use std::path::PathBuf;
@@ -48,8 +48,8 @@ impl Volume for Served {
     fn flush(&self) -> Result<()> {
         self.0.flush()
     }
-    fn texts(&self) -> Vec<(&'static str, String)> {
-        vec![("stats", self.0.status().stats.to_text())]
+    fn texts(&self) -> Vec<Text> {
+        vec![Text::fixed("stats", self.0.status().stats.to_text())]
     }
 }
 

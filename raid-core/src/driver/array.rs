@@ -18,7 +18,7 @@ use crate::layout::Layout;
 use crate::time::Instant;
 use crate::units::{SECTOR, Sectors, Slot};
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -27,6 +27,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Longest request the engine sees, in bytes; longer ones are cut. With the number of threads
 /// that ask it bounds memory.
 const ASK_MAX: usize = 1 << 20;
+
+/// Ticks come on a grid of so many nanoseconds: every busy write asks for one of its own.
+const WAKE_GRID: u64 = 5_000_000;
 
 /// How to run an array.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +73,8 @@ struct Core {
     replies: HashMap<AskId, Outcome>,
     ask_next: AskId,
     callers_waiting: usize,
-    wake_at: Option<Instant>,
+    /// When ticks are due; each one that was asked for comes.
+    wakes: BTreeSet<Instant>,
     /// Until when the keeper sleeps; `None`: it is awake.
     keeper_until: Option<Instant>,
     closing: bool,
@@ -117,7 +121,7 @@ impl Array {
             replies: HashMap::new(),
             ask_next: 0,
             callers_waiting: 0,
-            wake_at: None,
+            wakes: BTreeSet::new(),
             keeper_until: None,
             closing: false,
             actions: Vec::new(),
@@ -290,7 +294,8 @@ impl Core {
                     self.replies.insert(id, outcome);
                 }
                 Action::Wake(at) => {
-                    self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
+                    let grid = at.0.div_ceil(WAKE_GRID).saturating_mul(WAKE_GRID);
+                    self.wakes.insert(Instant(grid));
                 }
                 Action::Io { background: true, .. } => self.background.push(action),
                 Action::Compute(_, ref work) if work.background => self.background.push(action),
@@ -405,7 +410,7 @@ impl Inner {
     fn call_keeper(&self, core: &Core) {
         let Some(until) = core.keeper_until else { return };
         let work = !core.background.is_empty() || !core.queue.is_empty();
-        if work || core.wake_at.is_some_and(|at| at < until) {
+        if work || core.wakes.first().is_some_and(|&at| at < until) {
             self.keeper.notify_one();
         }
     }
@@ -436,8 +441,8 @@ impl Inner {
         let mut core = self.core.lock();
         while !core.closing {
             let now = self.clock.now();
-            if core.wake_at.is_some_and(|at| at <= now) {
-                core.wake_at = None;
+            if core.wakes.first().is_some_and(|&at| at <= now) {
+                core.wakes = core.wakes.split_off(&Instant(now.0.saturating_add(1)));
                 core.step(now, Event::Tick);
                 self.refresh(&core);
             }
@@ -448,9 +453,9 @@ impl Inner {
                 core = self.work(batch);
                 continue;
             }
-            let until = core.wake_at.unwrap_or(Instant(u64::MAX));
-            core.keeper_until = Some(until);
-            match core.wake_at {
+            let next = core.wakes.first().copied();
+            core.keeper_until = Some(next.unwrap_or(Instant(u64::MAX)));
+            match next {
                 Some(at) => {
                     let wait = Duration::from_nanos(at.0.saturating_sub(now.0));
                     self.keeper.wait_for(&mut core, wait);

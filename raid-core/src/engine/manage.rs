@@ -25,8 +25,9 @@ pub enum Manage {
         /// The slot it had, if it is to go back there, and the events it saw.
         back: Option<(Slot, u64)>,
     },
-    /// Another device is to take over from this one while it still serves (`mdadm --replace`).
-    Replace(DeviceId),
+    /// Another device is to take over from this one while it still serves (`mdadm --replace`):
+    /// this spare, or any (`--with`).
+    Replace(DeviceId, Option<DeviceId>),
     /// Whether this device is read only when no other can be.
     WriteMostly(DeviceId, bool),
     /// What the array is to do by itself (`sync_action`).
@@ -83,7 +84,7 @@ impl Engine {
             Manage::Fail(device) => self.fail(device, out),
             Manage::Remove(device) => self.remove(device, out),
             Manage::Add { member, back } => self.add(*member, back, out),
-            Manage::Replace(device) => self.replace(device, out),
+            Manage::Replace(device, with) => self.replace(device, with, out),
             Manage::WriteMostly(device, value) => {
                 let member = self.known(device)?;
                 member.record.write_mostly = value;
@@ -194,15 +195,65 @@ impl Engine {
         free.find(fresh).unwrap_or(lowest)
     }
 
-    fn replace(&mut self, device: DeviceId, out: &mut Actions) -> Result<(), Error> {
+    fn replace(
+        &mut self,
+        device: DeviceId,
+        with: Option<DeviceId>,
+        out: &mut Actions,
+    ) -> Result<(), Error> {
+        let busy = |text: String| Err(Error::new(ErrorKind::Busy, text));
         let member = self.known(device)?;
         if member.state != State::InSync {
-            let text = format!("{} is not in sync, so it cannot be replaced", member.name);
-            return Err(Error::new(ErrorKind::Busy, text));
+            return busy(format!("{} is not in sync, so it cannot be replaced", member.name));
         }
-        member.replace = true;
+        let name = member.name.clone();
+        let Some(Place::Slot(slot)) = self.health.place(device) else {
+            return busy(format!("{name} is in no slot, so it cannot be replaced"));
+        };
+        if let Some(with) = with {
+            let new = self.known(with)?;
+            if new.state != State::Spare {
+                return busy(format!("{} is no spare, so it cannot replace another", new.name));
+            }
+            if let Some(other) = &self.health.replacements[slot.index()] {
+                return busy(format!("{name} is being replaced by {} already", other.name));
+            }
+            // Spares are taken from the front.
+            let index = self.health.others.iter().position(|m| m.device == with);
+            let spare = index.map(|index| self.health.others.remove(index));
+            self.health.others.splice(0..0, spare);
+            if self.seat_replacement(slot) {
+                self.took_places(out);
+            }
+        }
+        if let Some(member) = self.health.member_mut(device) {
+            member.replace = true;
+        }
         self.devices_changed(out);
         Ok(())
+    }
+
+    /// The first spare begins to be filled beside the member of `slot`; false without a spare.
+    fn seat_replacement(&mut self, slot: Slot) -> bool {
+        let Some(mut spare) = self.take_spare() else { return false };
+        spare.state = State::Recovering(Sectors::ZERO);
+        spare.record.recovery = Some(Sectors::ZERO);
+        spare.record.replacement = true;
+        self.array.set_role(spare.record.number, DeviceRole::Active(slot));
+        self.health.replacements[slot.index()] = Some(spare);
+        true
+    }
+
+    fn take_spare(&mut self) -> Option<Member> {
+        let spare = self.health.others.iter().position(|m| m.state == State::Spare);
+        spare.map(|index| self.health.others.remove(index))
+    }
+
+    /// Spares took places: all devices are told, and what runs looks anew.
+    fn took_places(&mut self, out: &mut Actions) {
+        self.health.generation += 1;
+        self.changed(out);
+        self.restart_recovery(out);
     }
 
     fn sync_action(&mut self, action: SyncAction, out: &mut Actions) -> Result<(), Error> {
@@ -225,7 +276,8 @@ impl Engine {
                 self.jobs.requested = Some(kind);
             }
         }
-        self.next_job(out);
+        // Spares that came while it was frozen take their places.
+        self.devices_changed(out);
         Ok(())
     }
 
@@ -267,33 +319,23 @@ impl Engine {
         if self.read_only || self.broken || self.jobs.frozen || self.stopping.is_some() {
             return;
         }
-        let mut seated = false;
+        let mut any = false;
         for slot in (0..self.shape.slots).map(Slot) {
             let vacant = self.health.live(slot).is_none();
             let wanted = self.health.live(slot).is_some_and(|m| m.replace)
                 && self.health.replacements[slot.index()].is_none();
-            if !vacant && !wanted {
-                continue;
-            }
-            let spare = self.health.others.iter().position(|m| m.state == State::Spare);
-            let Some(mut spare) = spare.map(|index| self.health.others.remove(index)) else {
-                break;
+            let seated = match (vacant, wanted) {
+                (true, _) => self.take_spare().map(|spare| self.seat(spare, slot)).is_some(),
+                (false, true) => self.seat_replacement(slot),
+                (false, false) => continue,
             };
-            seated = true;
-            if vacant {
-                self.seat(spare, slot);
-                continue;
+            any |= seated;
+            if !seated {
+                break;
             }
-            spare.state = State::Recovering(Sectors::ZERO);
-            spare.record.recovery = Some(Sectors::ZERO);
-            spare.record.replacement = true;
-            self.array.set_role(spare.record.number, DeviceRole::Active(slot));
-            self.health.replacements[slot.index()] = Some(spare);
         }
-        if seated {
-            self.health.generation += 1;
-            self.changed(out);
-            self.restart_recovery(out);
+        if any {
+            self.took_places(out);
         }
         self.next_job(out);
     }

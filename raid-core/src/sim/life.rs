@@ -28,7 +28,7 @@ pub fn change(world: &mut World, rng: &mut Rng) -> Option<Manage> {
         0..4 => add(world, &status, rng),
         4 | 5 => any(rng).filter(|&device| spared(world, &status, device)).map(Manage::Fail),
         6 => remove(&status, rng),
-        7 => any(rng).map(Manage::Replace),
+        7 => any(rng).map(|device| Manage::Replace(device, None)),
         8 => back(world, &status),
         9 => any(rng).map(|device| Manage::WriteMostly(device, rng.once_in(2))),
         10 => Some(Manage::Sync(*rng.pick(&[SyncAction::Check, SyncAction::Repair]))),

@@ -8,6 +8,7 @@ use raid_core::device::file::{Direct, identity_of};
 use raid_core::device::{self, OpenOptions, Shared, cow::CowDevice};
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::Candidate;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -118,6 +119,14 @@ pub fn paths(specs: &[String]) -> Vec<PathBuf> {
         std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
     };
     specs.iter().map(path).collect()
+}
+
+/// A random id, of the kernel's generator.
+pub fn random_id() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
+    read.map_err(|error| Error::io("/dev/urandom, for a new id", error))?;
+    Ok(id)
 }
 
 /// Words for a shell line: those that need quotes get them.

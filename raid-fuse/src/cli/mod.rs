@@ -3,6 +3,7 @@
 //! To add a command: write `cli/x.rs` with `Args` and `run`, add `mod x;`, a variant of
 //! `Command` and its line in `run`.
 
+mod add;
 pub mod amount;
 mod assemble;
 mod bytes;
@@ -15,15 +16,25 @@ mod diff;
 mod erase_superblock;
 mod examine;
 mod exit;
-mod members;
+mod fail;
+pub(crate) mod members;
 mod mount;
 mod offline;
+mod online;
 mod out;
+mod re_add;
+mod remove;
 mod repair;
+mod replace;
 mod scan;
+mod scrub_online;
+mod speed;
 pub mod start;
 mod status;
+mod sync_action;
 mod unmount;
+mod wait;
+mod write_mostly;
 
 mod explain_read;
 mod explain_write;
@@ -75,6 +86,26 @@ enum Command {
     /// Take a mount down, when everything is on the members
     #[command(alias = "umount")]
     Unmount(unmount::Args),
+    /// Take a new device into a mounted array
+    Add(add::Args),
+    /// Take a former member back, copying only what it missed
+    ReAdd(re_add::Args),
+    /// Use a member of a mounted array no more
+    Fail(fail::Args),
+    /// Let a failed member or a spare leave a mounted array
+    Remove(remove::Args),
+    /// Fill another device to take over from a member that still serves
+    Replace(replace::Args),
+    /// Read a member only when no other can be
+    WriteMostly(write_mostly::Args),
+    /// Wait until no job runs
+    Wait(wait::Args),
+    /// End a check or repair
+    StopJob(sync_action::StopArgs),
+    /// What a mounted array does by itself: the kernel's sync_action
+    SyncAction(sync_action::Args),
+    /// How fast jobs may go
+    Speed(speed::Args),
     /// Copy bytes of an array to standard output, without mounting it
     Cat(bytes::CatArgs),
     /// Copy standard input into an array, without mounting it
@@ -130,6 +161,16 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Unmount(args) => unmount::run(&args),
         Command::Scan(args) => scan::run(&args),
         Command::Assemble(args) => assemble::run(&args),
+        Command::Add(args) => add::run(&args),
+        Command::ReAdd(args) => re_add::run(&args),
+        Command::Fail(args) => fail::run(&args),
+        Command::Remove(args) => remove::run(&args),
+        Command::Replace(args) => replace::run(&args),
+        Command::WriteMostly(args) => write_mostly::run(&args),
+        Command::Wait(args) => wait::run(&args),
+        Command::StopJob(args) => sync_action::stop(&args),
+        Command::SyncAction(args) => sync_action::run(&args),
+        Command::Speed(args) => speed::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::EraseSuperblock(args) => erase_superblock::run(&args),

@@ -2,13 +2,15 @@
 
 use super::start::{Choices, Started};
 use super::{exit, members, out};
+use crate::control::{Context, Control};
 use crate::daemon::{self, Outcome, Service};
 use crate::export::Volume;
 use crate::export::options::{self, Cache};
 use crate::mountpoint;
 use crate::report::Report;
-use crate::volume::{ArrayVolume, STATUS};
+use crate::volume::{ArrayVolume, Facts, STATUS};
 use raid_core::error::{Error, ErrorKind, Result};
+use raid_core::meta::assemble::Assembly;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +18,9 @@ use std::sync::Arc;
 /// Examples for `--help`.
 const EXAMPLES: &str = "\
 The array is the file MOUNTPOINT/volume; beside it `mdstat`, `detail` and `status.json` tell how it
-does. Members can be given in any order; `unmount` writes everything back and marks it clean.
+does, and md/ has the files of the kernel's /sys/block/mdX/md: `echo check > md/sync_action`.
+Members can be given in any order, spares too: a degraded array begins to fill one at once.
+`unmount` writes everything back and marks it clean.
 What is given but is no member of the array is left out: it is told now, and in the status. Where
 members of several arrays are given, --name or --uuid says which array is meant.
 
@@ -55,6 +59,9 @@ pub struct Args {
     /// Let other users look in
     #[arg(long)]
     allow_other: bool,
+    /// Leave out the folder md/ with the kernel's files; commands work all the same
+    #[arg(long)]
+    no_control_files: bool,
     /// Where the daemon writes what it has to say
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -107,8 +114,11 @@ fn not_a_place(path: &str, error: Error) -> Error {
 fn open(args: &Args, specs: &[String], path: &Path) -> Result<Service> {
     let Started { array, assembly, bitmap } = args.choices.start(specs, args.read_only)?;
     let array = Arc::new(array);
-    let volume = ArrayVolume::new(array.clone(), &assembly, bitmap);
-    let report = volume.report();
+    let facts = Arc::new(Facts::new(array.clone(), &assembly, bitmap));
+    let report = facts.report();
+    let control =
+        Arc::new(Control::new(array.clone(), context(args, specs, path, &assembly, &facts)?));
+    let volume = ArrayVolume::new(facts, (!args.no_control_files).then(|| control.clone()));
     if args.foreground {
         out::print(&line(path, &report))?;
     }
@@ -117,7 +127,28 @@ fn open(args: &Args, specs: &[String], path: &Path) -> Result<Service> {
         name,
         volume: Arc::new(volume) as Arc<dyn Volume>,
         members: members::paths(specs),
+        control: Some(control),
         on_stop: Box::new(move || array.stop()),
+    })
+}
+
+/// What the array does not know of itself, for those who manage it.
+fn context(
+    args: &Args,
+    specs: &[String],
+    path: &Path,
+    assembly: &Assembly,
+    facts: &Arc<Facts>,
+) -> Result<Context> {
+    let overlay = args.choices.overlay.as_deref().map(std::path::absolute).transpose();
+    let facts = facts.clone();
+    Ok(Context {
+        format: assembly.format,
+        open: members::options(args.choices.overlay.is_some(), args.choices.direct),
+        overlay: overlay.map_err(|error| Error::io("the overlay", error))?,
+        specs: specs.to_vec(),
+        mountpoint: path.to_path_buf(),
+        report: Box::new(move || facts.report()),
     })
 }
 

@@ -4,13 +4,15 @@
 //! whom to believe it is md's `repair`: data over parity, the first copy over the others.
 
 use super::offline::{Offline, Progress, place, plural, role, short, want_all};
+use super::scrub_online::{self, Scrub};
 use super::start::{parse_uuid, tell};
-use super::{exit, out};
+use super::{exit, members, out};
 use raid_core::device::{OpenOptions, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::Code;
 use raid_core::meta::assemble::{Options, SeatState};
 use raid_core::scrub::{self, Finding, Fix, Policy, fixes};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Findings told without `--show`.
@@ -22,8 +24,10 @@ const SHOWN: u64 = 1000;
 Compares as `check` does and writes what makes redundancy agree. Without --locate or --majority it
 does what md's repair does: parity is made from data, copies from the first one. That makes a wrong
 content final if the data was wrong; look with --dry-run first. The members are locked meanwhile.
+With a mount point alone, the daemon of the mounted array does it while users go on.
 
 Examples:
+  raid-fuse repair /mnt/a --wait
   raid-fuse repair --dry-run d?.img             (says what would be written)
   raid-fuse repair --locate d?.img              (RAID 6: corrects the unit that lies)
   raid-fuse repair --majority a.img b.img c.img (RAID 1, 10: most copies are right)
@@ -32,7 +36,7 @@ Exit codes: 0 everything agrees now, 1 something was left alone, 3 members are m
 (a resync is due), 5 in use.")]
 pub struct Args {
     /// Files or block devices, all of the array, in any order
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required = true, value_name = "MEMBER|MOUNTPOINT")]
     members: Vec<String>,
     /// Say what would be written, and write nothing
     #[arg(long)]
@@ -49,10 +53,25 @@ pub struct Args {
     /// Only members of this array
     #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
+    /// A mounted array: wait for the end, and tell what was found
+    #[arg(long, short)]
+    wait: bool,
 }
 
 /// Compares and writes; told as it goes.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let [only] = &args.members[..]
+        && members::is_mountpoint_like(only)
+    {
+        let given = [
+            (args.dry_run, "--dry-run"),
+            (args.locate, "--locate"),
+            (args.majority, "--majority"),
+            (args.uuid.is_some(), "--uuid"),
+        ];
+        scrub_online::refuse_options(&given)?;
+        return scrub_online::start(Path::new(only), Scrub::Repair, args.wait);
+    }
     let how = match args.dry_run {
         true => OpenOptions::reading(),
         false => OpenOptions::default(),

@@ -11,18 +11,16 @@
 //!   durable, or with the error.
 //! - A request that panics answers EIO, closes the gate and ends the mount.
 
-use super::Volume;
+use super::complaints::Complaints;
 use super::gate::Gate;
 use super::options::{Cache, Options};
+use super::texts::OpenTexts;
 use super::tree::{Change, ROOT, Tree, VOLUME};
 use super::truncation::{Truncations, Truncator};
+use super::{Volume, panic_text, scratch};
 use crate::errno;
 use fuser::*;
-use parking_lot::Mutex;
-use raid_core::buf::Buf;
 use raid_core::error::{Error, ErrorKind, Result};
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -41,14 +39,6 @@ const FOREVER: Duration = Duration::from_secs(3600);
 /// Set in handles that were opened for writing; the rest of a handle is a running number.
 const WRITABLE: u64 = 1;
 
-/// Failed requests that are all logged; after these only every power of two is.
-const COMPLAINTS: u64 = 16;
-
-thread_local! {
-    /// What this session thread reads into: faulted in once, replied from directly.
-    static BUFFER: RefCell<Option<Buf>> = const { RefCell::new(None) };
-}
-
 /// The file system of one mount.
 pub struct Front {
     volume: Arc<dyn Volume>,
@@ -61,12 +51,11 @@ pub struct Front {
     /// Called once when a request panics.
     on_failure: Box<dyn Fn() + Send + Sync>,
     next_handle: AtomicU64,
-    /// The text each open handle shows, made when it was opened.
-    texts: Mutex<HashMap<u64, Arc<String>>>,
+    texts: OpenTexts,
     truncations: Truncations,
     /// True if something was written that no flush has covered yet.
     written: AtomicBool,
-    complaints: AtomicU64,
+    complaints: Complaints,
 }
 
 impl Front {
@@ -88,10 +77,10 @@ impl Front {
             gate,
             on_failure,
             next_handle: AtomicU64::new(1),
-            texts: Mutex::default(),
+            texts: OpenTexts::default(),
             truncations: Truncations::new(options.cache != Cache::None),
             written: AtomicBool::new(false),
-            complaints: AtomicU64::new(0),
+            complaints: Complaints::default(),
         }
     }
 
@@ -107,7 +96,7 @@ impl Front {
         match answer {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.complain(what, &error);
+                self.complaints.hear(what, &error);
                 Err(Errno::from_i32(errno::of(&error)))
             }
             Err(panic) => {
@@ -120,41 +109,19 @@ impl Front {
         }
     }
 
-    /// One line on stderr for a failed request, but not a flood of them.
-    fn complain(&self, what: impl FnOnce() -> String, error: &Error) {
-        if matches!(error.kind, ErrorKind::Invalid | ErrorKind::ReadOnly) {
-            return; // The caller's mistake; it has the errno.
-        }
-        let count = self.complaints.fetch_add(1, Ordering::Relaxed) + 1;
-        if count <= COMPLAINTS || count.is_power_of_two() {
-            eprintln!("raid-fuse: {} failed ({count} so far): {error}", what());
-        }
-    }
-
     fn read_volume(&self, at: u64, size: u32, reply: ReplyData) {
         let end = at.saturating_add(u64::from(size)).min(self.size);
         if at >= end {
             return reply.data(&[]);
         }
         let len = (end - at) as usize;
-        BUFFER.with_borrow_mut(|slot| {
-            let buf = match slot {
-                Some(buf) if buf.len() >= len => buf,
-                _ => slot.insert(self.zeroed(len.max(REQUEST_MAX as usize))),
-            };
+        scratch::with(&*self.volume, len, |buf| {
             let what = || format!("read of {len} bytes at {at}");
-            match self.ask(what, || self.volume.read(at, &mut buf[..len])) {
-                Ok(()) => reply.data(&buf[..len]),
+            match self.ask(what, || self.volume.read(at, buf)) {
+                Ok(()) => reply.data(buf),
                 Err(errno) => reply.error(errno),
             }
         });
-    }
-
-    /// A buffer with its pages faulted in, so that no request pays for that.
-    fn zeroed(&self, len: usize) -> Buf {
-        let mut buf = self.volume.buffer(len);
-        buf.fill(0);
-        buf
     }
 
     /// Writes what lies inside the volume; answers how many bytes that was.
@@ -208,28 +175,49 @@ impl Front {
     }
 
     fn open_text(&self, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let Some(name) = self.tree.text_name(ino) else { return reply.error(Errno::ENOENT) };
-        if flags.acc_mode() != OpenAccMode::O_RDONLY {
+        if flags.acc_mode() != OpenAccMode::O_RDONLY && !self.tree.is_writable(ino) {
             return reply.error(Errno::EACCES);
         }
-        let texts = self.ask(|| format!("making {name}"), || Ok(self.volume.texts()));
-        let text = match texts {
-            Ok(texts) => texts.into_iter().find(|text| text.0 == name).unwrap_or_default().1,
-            Err(errno) => return reply.error(errno),
-        };
-        self.tree.set_text_len(ino, text.len() as u64);
-        let handle = self.handle();
-        self.texts.lock().insert(handle, Arc::new(text));
-        let opened = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(handle), opened);
+        match self.text(ino) {
+            Ok(text) => {
+                let handle = self.handle();
+                self.texts.open(handle, text);
+                let opened = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH;
+                reply.opened(FileHandle(handle), opened);
+            }
+            Err(errno) => reply.error(errno),
+        }
     }
 
-    fn read_text(&self, handle: u64, at: u64, size: u32, reply: ReplyData) {
-        let text = self.texts.lock().get(&handle).cloned();
-        let Some(text) = text else { return reply.error(Errno::EBADF) };
-        let start = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
-        let end = start.saturating_add(size as usize).min(text.len());
-        reply.data(&text.as_bytes()[start..end]);
+    /// What a text file says now.
+    fn text(&self, ino: INodeNo) -> std::result::Result<String, Errno> {
+        let path = self.tree.text_path(ino).ok_or(Errno::ENOENT)?;
+        let texts = self.ask(|| format!("making {path}"), || Ok(self.volume.texts()))?;
+        self.tree.refresh(&texts);
+        let text = texts.into_iter().find(|text| text.path == path);
+        text.map(|text| text.body).ok_or(Errno::ENOENT)
+    }
+
+    /// What is in a folder other than the mount point itself may have changed.
+    fn look_into(&self, folder: INodeNo) -> std::result::Result<(), Errno> {
+        if folder != ROOT {
+            let texts = self.ask(|| "listing a folder".into(), || Ok(self.volume.texts()))?;
+            self.tree.refresh(&texts);
+        }
+        Ok(())
+    }
+
+    /// A text is written all at once, from its beginning.
+    fn write_text(&self, ino: INodeNo, at: u64, data: &[u8], reply: ReplyWrite) {
+        let path = self.tree.text_path(ino).filter(|_| self.tree.is_writable(ino));
+        let Some(path) = path else { return reply.error(Errno::EBADF) };
+        if at != 0 {
+            return reply.error(Errno::EINVAL);
+        }
+        match self.ask(|| format!("writing {path}"), || self.volume.write_text(&path, data)) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn handle(&self) -> u64 {
@@ -264,13 +252,22 @@ impl Filesystem for Front {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.tree.lookup(name).filter(|_| parent == ROOT);
-        match found.and_then(|ino| self.tree.attributes(ino)) {
+        if let Err(errno) = self.look_into(parent) {
+            return reply.error(errno);
+        }
+        match self.tree.lookup(parent, name).and_then(|ino| self.tree.attributes(ino)) {
             Some(attributes) => {
                 let ttl = Front::attr_ttl(attributes.ino);
                 reply.entry(&ttl, &attributes, Generation(0));
             }
             None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.text(ino) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -299,6 +296,10 @@ impl Filesystem for Front {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        // `>` truncates before it writes: there is nothing to do for a text.
+        if size.is_some() && self.tree.is_writable(ino) {
+            return self.getattr(request, ino, None, reply);
+        }
         if ino != VOLUME {
             return reply.error(Errno::EPERM);
         }
@@ -337,7 +338,7 @@ impl Filesystem for Front {
     ) {
         match ino {
             VOLUME => self.read_volume(at, size, reply),
-            _ => self.read_text(handle.0, at, size, reply),
+            _ => self.texts.read(handle.0, at, size, reply),
         }
     }
 
@@ -354,7 +355,7 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         if ino != VOLUME {
-            return reply.error(Errno::EBADF);
+            return self.write_text(ino, at, data, reply);
         }
         if at >= self.size && !data.is_empty() {
             return reply.error(Errno::ENOSPC);
@@ -393,7 +394,7 @@ impl Filesystem for Front {
         if handle.0 & WRITABLE != 0 {
             self.truncations.forget(handle.0);
         } else {
-            self.texts.lock().remove(&handle.0);
+            self.texts.close(handle.0);
         }
         reply.ok();
     }
@@ -414,11 +415,12 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        if ino != ROOT {
-            return reply.error(Errno::ENOTDIR);
+        if let (0, Err(errno)) = (offset, self.look_into(ino)) {
+            return reply.error(errno);
         }
+        let Some(entries) = self.tree.entries(ino) else { return reply.error(Errno::ENOTDIR) };
         let skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (index, (ino, kind, name)) in self.tree.entries().enumerate().skip(skip) {
+        for (index, (ino, kind, name)) in entries.into_iter().enumerate().skip(skip) {
             if reply.add(ino, index as u64 + 1, kind, name) {
                 break;
             }
@@ -427,7 +429,7 @@ impl Filesystem for Front {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let files = self.tree.entries().count() as u64 - 1;
+        let files = self.tree.entries(ROOT).map_or(0, |entries| entries.len() as u64 - 1);
         reply.statfs(self.size.div_ceil(4096), 0, 0, files, 0, 4096, 255, 4096);
     }
 
@@ -489,9 +491,4 @@ impl Filesystem for Front {
     ) {
         reply.error(Errno::EPERM);
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")
 }

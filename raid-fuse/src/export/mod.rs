@@ -2,17 +2,22 @@
 //!
 //! A front end (FUSE today, a ring transport later) serves one [`Volume`] and its text files.
 
+mod complaints;
 pub mod fuse;
 pub mod gate;
 pub mod null;
 pub mod options;
+mod scratch;
+mod texts;
 pub mod tree;
 pub mod truncation;
 
-use raid_core::buf::{Buf, Pool};
-use raid_core::error::Result;
+pub use texts::{Kind, Text};
 
-/// One big file and a few text files, answered by any number of threads at once.
+use raid_core::buf::{Buf, Pool};
+use raid_core::error::{Error, Result};
+
+/// One big file and small text files, answered by any number of threads at once.
 pub trait Volume: Send + Sync + 'static {
     /// Size in bytes, fixed while exported.
     fn size(&self) -> u64;
@@ -36,6 +41,18 @@ pub trait Volume: Send + Sync + 'static {
     /// Returns when everything written before is durable on the members.
     fn flush(&self) -> Result<()>;
 
-    /// Read-only text files beside the volume: name and content at the moment of the call.
-    fn texts(&self) -> Vec<(&'static str, String)>;
+    /// Text files beside the volume at the moment of the call. Those in folders may come and go;
+    /// those beside the volume itself are the same as long as it is exported.
+    fn texts(&self) -> Vec<Text>;
+
+    /// Somebody wrote `bytes`, all at once, to the writable text at `path`.
+    fn write_text(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        Err(Error::invalid(format!("{path}: {} bytes cannot be written there", bytes.len())))
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")
 }

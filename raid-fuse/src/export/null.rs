@@ -3,7 +3,7 @@
 //! Reads answer zeros that were written once into the front end's buffer; writes vanish. Nothing
 //! is ever remembered, so it must not be used to check data.
 
-use super::Volume;
+use super::{Text, Volume};
 use raid_core::error::Result;
 
 /// `size` bytes of nothing.
@@ -41,7 +41,7 @@ impl Volume for Null {
         Ok(())
     }
 
-    fn texts(&self) -> Vec<(&'static str, String)> {
-        vec![("status", format!("null volume, {} bytes\n", self.size))]
+    fn texts(&self) -> Vec<Text> {
+        vec![Text::fixed("status", format!("null volume, {} bytes\n", self.size))]
     }
 }

@@ -174,7 +174,7 @@ mod tests {
         fn flush(&self) -> Result<()> {
             Ok(())
         }
-        fn texts(&self) -> Vec<(&'static str, String)> {
+        fn texts(&self) -> Vec<crate::export::Text> {
             Vec::new()
         }
     }

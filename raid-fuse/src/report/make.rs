@@ -3,7 +3,7 @@
 use super::{Bitmap, Health, IN_SYNC, Member, Report, Resync};
 use raid_core::assembly::{layout_of, survives};
 use raid_core::device;
-use raid_core::engine::{JobKind, State, Status};
+use raid_core::engine::{self, JobKind, State, Status};
 use raid_core::layout;
 use raid_core::meta::assemble::{Assembly, Fate, Seat, SeatState};
 use raid_core::meta::examine::layout_name;
@@ -24,11 +24,17 @@ pub struct Background {
 
 /// The report of a running array.
 pub fn live(status: &Status, background: &Background, dead: bool) -> Report {
-    let seats = status.members.iter().enumerate().map(|(slot, member)| seated(slot, member));
+    let live = |member: &&engine::Member| member.state != State::Failed;
+    let seats = status.members.iter().enumerate();
+    let seats = seats.map(|(slot, member)| seated(slot, member.as_ref().filter(live)));
     let extra = status.replacements.iter().enumerate();
-    let extra = extra.filter(|(_, m)| m.is_some()).map(|(slot, member)| seated(slot, member));
+    let extra = extra.filter(|(_, m)| m.is_some());
+    let extra = extra.map(|(slot, member)| seated(slot, member.as_ref()));
     let mut members: Vec<Member> = seats.chain(extra).collect();
-    members.extend(status.others.iter().map(|member| Member { slot: None, ..known(member) }));
+    // A failed device keeps no slot, as in md.
+    let failed = status.members.iter().flatten().filter(|member| !live(member));
+    let loose = failed.chain(&status.others);
+    members.extend(loose.map(|member| Member { slot: None, ..known(member) }));
     let health = match (dead, status.degraded.is_empty()) {
         (true, _) => Health::Dead,
         (false, false) => Health::Degraded,
@@ -52,7 +58,9 @@ pub fn live(status: &Status, background: &Background, dead: bool) -> Report {
     report.warnings.extend(status.trouble.clone());
     report.resync = job(status);
     report.mismatch_cnt = status.mismatches;
-    report.last_sync_action = status.last_job.map_or("none", JobKind::word).into();
+    report.frozen = status.frozen;
+    report.trouble.clone_from(&status.trouble);
+    report.last_sync_action = status.last_job.map_or("none", action).into();
     report.counters = counters.collect();
     report.counters.insert("bitmap_writes".into(), status.bitmap_writes.into());
     report.state = words(&report, status.dirty, rebuilding);
@@ -76,7 +84,7 @@ fn job(status: &Status) -> Option<Resync> {
     status.unsynced.then_some(waiting)
 }
 
-/// md's word in `/proc/mdstat`.
+/// md's word in `last_sync_action`.
 fn action(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Recovery => "recovery",
@@ -212,6 +220,8 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
         events: array.events,
         bitmap: None,
         resync: None,
+        frozen: false,
+        trouble: None,
         mismatch_cnt: 0,
         last_sync_action: "none".into(),
         members,
@@ -220,14 +230,14 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
     }
 }
 
-fn seated(slot: usize, member: &Option<raid_core::engine::Member>) -> Member {
+fn seated(slot: usize, member: Option<&engine::Member>) -> Member {
     match member {
         Some(member) => Member { slot: Some(slot as u16), ..known(member) },
         None => vacant(slot),
     }
 }
 
-fn known(member: &raid_core::engine::Member) -> Member {
+fn known(member: &engine::Member) -> Member {
     let state = match member.state {
         State::InSync => IN_SYNC,
         State::Recovering(_) => REBUILDING,
@@ -239,6 +249,7 @@ fn known(member: &raid_core::engine::Member) -> Member {
         state: state.into(),
         errors: member.errors,
         replacement: member.record.replacement,
+        joined: Some(member.device.0),
         ..present(&member.name, &member.record)
     }
 }
@@ -270,5 +281,6 @@ fn nobody() -> Member {
         data_offset_bytes: None,
         errors: 0,
         replacement: false,
+        joined: None,
     }
 }

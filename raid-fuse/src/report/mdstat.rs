@@ -29,10 +29,12 @@ fn name(report: &Report) -> String {
     }
 }
 
-/// State, level and members, the last one first.
+/// State, level and members, the last that joined first.
 fn head(report: &Report) -> String {
     let read_only = if report.read_only { "(read-only) " } else { "" };
-    let members: String = report.members.iter().rev().filter_map(member).collect();
+    let mut members: Vec<&Member> = report.members.iter().collect();
+    members.sort_by_key(|member| member.joined);
+    let members: String = members.into_iter().rev().filter_map(member).collect();
     format!("active {read_only}{}{members}", report.level)
 }
 
@@ -112,7 +114,8 @@ fn bar(resync: &Resync) -> String {
         "[{}>{}]  {} ={:>3}.{}% ({done}/{total}) finish={}.{}min speed={speed}K/sec",
         "=".repeat(filled),
         ".".repeat(20 - filled),
-        resync.action,
+        // A repair has no word of its own here.
+        resync.action.replace("repair", "resync"),
         promille / 10,
         promille % 10,
         tenths / 10,

@@ -72,6 +72,12 @@ pub struct Report {
     pub bitmap: Option<Bitmap>,
     /// A resync, recovery, check or repair that runs, or a resync that is needed.
     pub resync: Option<Resync>,
+    /// No job begins.
+    #[serde(default)]
+    pub frozen: bool,
+    /// Why a job that is needed does not run.
+    #[serde(default)]
+    pub trouble: Option<String>,
     /// Sectors that did not agree in the last check or repair.
     pub mismatch_cnt: u64,
     /// What the last job did, in the words of md's `last_sync_action`.
@@ -106,6 +112,9 @@ pub struct Member {
     /// It is filled to replace the member that is in its slot.
     #[serde(default)]
     pub replacement: bool,
+    /// Its place in the order in which the devices joined; none if not running.
+    #[serde(default)]
+    pub joined: Option<usize>,
 }
 
 /// A write-intent bitmap.
@@ -164,6 +173,16 @@ impl Report {
         let slots = self.members.iter().filter(|m| m.slot.is_some() && !m.replacement);
         let mark = |member: &Member| if member.state == IN_SYNC { 'U' } else { '_' };
         format!("[{}]", slots.map(mark).collect::<String>())
+    }
+
+    /// The word of the kernel's `sync_action`.
+    pub fn sync_action(&self) -> &str {
+        match self.resync.as_ref().filter(|job| job.running) {
+            Some(job) if job.action == "recovery" => "recover",
+            Some(job) => &job.action,
+            None if self.frozen => "frozen",
+            None => "idle",
+        }
     }
 
     /// What it says as pretty JSON.

@@ -8,7 +8,7 @@
 
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_fuse::daemon::{Options, Outcome, Service, serve};
-use raid_fuse::export::Volume;
+use raid_fuse::export::{Text, Volume};
 use raid_fuse::unmount::{How, unmount};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -51,8 +51,8 @@ impl Volume for Image {
         self.file.sync_all().map_err(|error| Error::io("image", error))
     }
 
-    fn texts(&self) -> Vec<(&'static str, String)> {
-        vec![("pid", format!("{}\n", std::process::id()))]
+    fn texts(&self) -> Vec<Text> {
+        vec![Text::fixed("pid", format!("{}\n", std::process::id()))]
     }
 }
 
@@ -117,6 +117,7 @@ fn open(image: &Path, words: &[&str], stop: Duration) -> Result<Service> {
         name: "image".into(),
         volume: Arc::new(Image { file, size, flushes: !words.contains(&"noflush") }),
         members: vec![image.to_path_buf()],
+        control: None,
         on_stop: Box::new(on_stop),
     })
 }

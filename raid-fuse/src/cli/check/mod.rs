@@ -6,10 +6,11 @@ mod json;
 mod text;
 
 use super::offline::{Offline, Progress};
+use super::scrub_online::{self, Scrub};
 use super::start::{parse_uuid, tell};
-use super::{exit, members, mount, out};
+use super::{exit, members, out};
 use raid_core::device::OpenOptions;
-use raid_core::error::{Error, Result};
+use raid_core::error::Result;
 use raid_core::meta::assemble::Options;
 use raid_core::scrub::{self, Finding, Summary};
 use std::path::Path;
@@ -30,8 +31,11 @@ Reads all members of an array that is not mounted and compares redundancy with d
 units with their member and array sectors, and for each that may be wrong what it holds and what
 it would hold, from the first byte that differs. RAID 6 and three copies tell who is wrong.
 Nothing is written. What an interrupted resync has not reached is no mismatch.
+With a mount point alone, the daemon of the mounted array compares meanwhile, as the kernel does
+after `echo check > sync_action`; users go first. It counts, and names no places.
 
 Examples:
+  raid-fuse check /mnt/a --wait
   raid-fuse check d0.img d1.img d2.img d3.img
   raid-fuse check --json d?.img
   raid-fuse check --sample 1000 --seed 7 /dev/sd[b-e]     (1000 random rows)
@@ -41,7 +45,7 @@ Exit codes: 0 all that was compared agrees, 1 mismatches or unreadable sectors, 
 3 members are missing and --degraded was not given, 4 refused, 5 in use.")]
 pub struct Args {
     /// Files or block devices, in any order
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required = true, value_name = "MEMBER|MOUNTPOINT")]
     members: Vec<String>,
     /// For programs: stable keys, nothing else on standard output
     #[arg(long)]
@@ -64,6 +68,9 @@ pub struct Args {
     /// Only members of this array
     #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
+    /// A mounted array: wait for the end, and tell what was found
+    #[arg(long, short)]
+    wait: bool,
 }
 
 /// What was found, for the two ways to tell it.
@@ -79,7 +86,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let [only] = &args.members[..]
         && members::is_mountpoint_like(only)
     {
-        return mounted(only);
+        args.check_online()?;
+        return scrub_online::start(Path::new(only), Scrub::Check, args.wait);
     }
     let options =
         Options { uuid: args.uuid, degraded: args.degraded, read_only: true, ..Options::default() };
@@ -118,16 +126,19 @@ fn compare(args: &Args, offline: Offline) -> Outcome {
     Outcome { offline, sample, summary, findings }
 }
 
-/// The array that is mounted there.
-fn mounted(path: &str) -> Result<ExitCode> {
-    let report = mount::read(Path::new(path))?;
-    let paths: Vec<String> = report.members.into_iter().filter_map(|member| member.path).collect();
-    Err(Error::invalid(format!(
-        "{path}: the array is mounted, and its members are compared while it is not:\n  \
-         raid-fuse unmount {0} && raid-fuse check {1}",
-        members::quoted([path]),
-        members::quoted(paths.iter().map(String::as_str))
-    )))
+impl Args {
+    /// What only members have to themselves is refused for a mount.
+    fn check_online(&self) -> Result<()> {
+        let given = [
+            (self.json, "--json"),
+            (self.sample.is_some(), "--sample"),
+            (self.show.is_some(), "--show"),
+            (self.limit.is_some(), "--limit"),
+            (self.degraded, "--degraded"),
+            (self.uuid.is_some(), "--uuid"),
+        ];
+        scrub_online::refuse_options(&given)
+    }
 }
 
 /// A number that differs from run to run.

@@ -14,7 +14,6 @@ use raid_core::meta::create::{
 use raid_core::meta::md0::{self, V0_90};
 use raid_core::meta::{self, Format, uuid};
 use raid_core::units::Sectors;
-use std::io::Read;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -350,7 +349,7 @@ fn request(args: &Args, devices: &[Shared]) -> Result<Request> {
         let device = left.next().expect("every member that is not missing was opened");
         slots.push(Some(NewMember {
             sectors: device.facts().sectors,
-            device_uuid: ids.next().map_or_else(random_id, Ok)?,
+            device_uuid: ids.next().map_or_else(members::random_id, Ok)?,
             write_mostly: args.write_mostly.contains(&(slot as u16)),
             failfast: false,
         }));
@@ -389,7 +388,7 @@ fn log(args: &Args, journal: Option<&Shared>) -> Result<Option<NewLog>> {
     Ok(match journal {
         Some(device) => Some(NewLog::Journal(NewMember {
             sectors: device.facts().sectors,
-            device_uuid: random_id()?,
+            device_uuid: members::random_id()?,
             write_mostly: false,
             failfast: false,
         })),
@@ -399,19 +398,11 @@ fn log(args: &Args, journal: Option<&Shared>) -> Result<Option<NewLog>> {
 
 /// A new id of an array; with 0.90 the host is a part of it, as it has no name to stand in.
 fn new_id(args: &Args) -> Result<[u8; 16]> {
-    let id = random_id()?;
+    let id = members::random_id()?;
     Ok(match &args.homehost {
         Some(host) if args.metadata.name == V0_90.name => md0::id_with_host(&id, host.as_bytes()),
         _ => id,
     })
-}
-
-/// A random id, of the kernel's generator.
-fn random_id() -> Result<[u8; 16]> {
-    let mut id = [0; 16];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
-    read.map_err(|error| Error::io("/dev/urandom, for a new id", error))?;
-    Ok(id)
 }
 
 fn now() -> u64 {
