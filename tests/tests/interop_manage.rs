@@ -247,11 +247,8 @@ fn mdadm(step: &str) -> String {
     };
     let rest: Vec<String> = rest.split_whitespace().map(word).collect();
     let rest = rest.join(" ");
-    match verb.strip_prefix('!') {
-        Some(verb) => {
-            return format!("if mdadm -q /dev/md0 --{verb} {rest} 2>/dev/null; then exit 7; fi");
-        }
-        None => {}
+    if let Some(verb) = verb.strip_prefix('!') {
+        return format!("if mdadm -q /dev/md0 --{verb} {rest} 2>/dev/null; then exit 7; fi");
     }
     match verb {
         "show" => "show".into(),

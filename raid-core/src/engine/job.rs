@@ -12,8 +12,7 @@ use crate::error::ErrorKind;
 use crate::layout::Code;
 use crate::plan::Band;
 use crate::time::{Instant, Span};
-use crate::units::{Sectors, Slot, SlotSet, StripeNo};
-use smallvec::SmallVec;
+use crate::units::Sectors;
 
 /// Sectors of each member under way at once when nobody else wants the members: bounds memory at
 /// this times the members.
@@ -23,7 +22,7 @@ const DEPTH: Sectors = Sectors::kib(1024);
 const STEPS_MAX: usize = 64;
 
 /// Largest height of a step.
-const HEIGHT: Sectors = Sectors(256);
+pub(super) const HEIGHT: Sectors = Sectors(256);
 
 /// Steps skipped at most; a member with more unreadable places has to be replaced first.
 const SKIPPED_MAX: usize = 1024;
@@ -85,9 +84,9 @@ pub(super) struct Job {
     /// Steps are being started: those that end at once do not start more themselves.
     feeding: bool,
     /// The devices that are filled; others that came later wait for the next recovery.
-    devices: Vec<DeviceId>,
+    pub devices: Vec<DeviceId>,
     /// Only marked regions differ on the devices that are filled.
-    by_bitmap: bool,
+    pub by_bitmap: bool,
     pace: Pace,
     wake_at: Option<Instant>,
     /// It cannot do better until something changes.
@@ -296,75 +295,6 @@ impl Engine {
         }
         self.reached_frontier(out);
         self.end_job(out);
-    }
-
-    /// The slots of the devices that the job fills.
-    fn slots_to_fill(&self) -> SlotSet {
-        let job = self.jobs.current.as_ref().map(|job| &job.devices[..]);
-        let filled = |slot: Slot| {
-            self.health.live_in(slot).any(|m| job.is_some_and(|job| job.contains(&m.device)))
-        };
-        (0..self.shape.slots).map(Slot).filter(|&slot| filled(slot)).collect()
-    }
-
-    /// The bands of the step at `at`, and where the next one begins. No band: nothing to do here.
-    fn bands_at(&self, kind: JobKind, at: Sectors) -> (SmallVec<[Band; 2]>, Sectors) {
-        if kind == JobKind::Recovery {
-            return self.bands_to_fill(at);
-        }
-        let needed = self.bitmap.as_ref().filter(|_| kind == JobKind::Resync);
-        let at = match needed.map(|bitmap| bitmap.next_set(at, true)) {
-            Some(Some(next)) => next,
-            Some(None) => return (SmallVec::new(), self.stripe_len.times(self.shape.stripes)),
-            None => at,
-        };
-        let no = StripeNo(at.div_floor(self.stripe_len));
-        if no.0 >= self.shape.stripes {
-            return (SmallVec::new(), at.max(self.stripe_len.times(self.shape.stripes)));
-        }
-        let stripe = self.layout.stripe(no);
-        let low = at.rem(self.stripe_len);
-        let end = self.stripe_len.times(no.0 + 1);
-        if low >= stripe.len {
-            return (SmallVec::new(), end);
-        }
-        let high = stripe.len.min(low + HEIGHT);
-        let next = if high == stripe.len { end } else { at + (high - low) };
-        let last = self.shape.data_units - 1;
-        (SmallVec::from_iter([Band { stripe, low, high, first: 0, last }]), next)
-    }
-
-    /// For every device that is being filled, the stripe that has a unit at its sector `at`.
-    fn bands_to_fill(&self, at: Sectors) -> (SmallVec<[Band; 2]>, Sectors) {
-        let mut bands: SmallVec<[Band; 2]> = SmallVec::new();
-        let grid = self.stripe_len.min(HEIGHT);
-        let mut next = (at + grid).round_down(grid).min(self.array.component);
-        let last = self.shape.data_units - 1;
-        let by_bitmap = self.jobs.current.as_ref().is_some_and(|job| job.by_bitmap);
-        for slot in self.slots_to_fill().iter() {
-            let Some(no) = self.layout.find(slot, at) else { continue };
-            let stripe = self.layout.stripe(no);
-            let holds =
-                |u: &&crate::layout::Unit| u.slot == slot && u.at <= at && at < u.at + stripe.len;
-            let Some(unit) = stripe.units.iter().find(holds) else { continue };
-            let low = at - unit.at;
-            let high = stripe.len.min(low + (next - at).min(HEIGHT));
-            next = next.min(at + (high - low));
-            let twin = |b: &Band| b.stripe.no == no && b.low == low;
-            if !bands.iter().any(twin) {
-                bands.push(Band { stripe, low, high, first: 0, last });
-            }
-        }
-        for band in &mut bands {
-            band.high = band.high.min(band.low + (next - at));
-        }
-        if by_bitmap && let Some(bitmap) = &self.bitmap {
-            bands.retain(|band| {
-                let (from, to) = self.position(band);
-                bitmap.any_set(from, to)
-            });
-        }
-        (bands, next)
     }
 
     /// One band of the step at `at` is done.

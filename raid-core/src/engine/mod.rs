@@ -34,6 +34,7 @@ mod manage;
 mod pace;
 mod publish;
 mod status;
+mod steps;
 mod stripes;
 #[cfg(test)]
 mod tests;
