@@ -87,17 +87,7 @@ pub fn setup(
     let members: Vec<Option<Member>> = (assembly.seats.iter().enumerate())
         .map(|(slot, seat)| seat.as_ref().map(|seat| join(seat, slot)).transpose())
         .collect::<Result<_>>()?;
-    let mut replacements = vec![None; members.len()];
-    let mut id = members.len();
-    for (slot, seat) in &assembly.replacements {
-        replacements[slot.index()] = Some(join(seat, id)?);
-        id += 1;
-    }
-    let mut spares = Vec::new();
-    for seat in &assembly.spares {
-        spares.push(Member { state: State::Spare, ..join(seat, id)? });
-        id += 1;
-    }
+    let (mut replacements, spares) = waiting(assembly, &mut join)?;
     let bitmap = bitmap::load(&array, &assembly.seats, devices, read_only)?;
     let done = replayed(assembly, &mut array, &*layout, devices, read_only)?;
     if done.wrote() {
@@ -124,6 +114,25 @@ pub fn setup(
         now: Instant::default(),
     };
     Ok((setup, table))
+}
+
+/// Devices beside the members: those that are to replace one, by slot, and spares. Their ids
+/// follow those of the slots.
+fn waiting(
+    assembly: &Assembly,
+    join: &mut dyn FnMut(&Seat, usize) -> Result<Member>,
+) -> Result<(Vec<Option<Member>>, Vec<Member>)> {
+    let slots = assembly.seats.len();
+    let mut replacements = vec![None; slots];
+    for (index, (slot, seat)) in assembly.replacements.iter().enumerate() {
+        replacements[slot.index()] = Some(join(seat, slots + index)?);
+    }
+    let first = slots + assembly.replacements.len();
+    let spare = |(index, seat): (usize, &Seat)| -> Result<Member> {
+        Ok(Member { state: State::Spare, ..join(seat, first + index)? })
+    };
+    let spares = assembly.spares.iter().enumerate().map(spare).collect::<Result<_>>()?;
+    Ok((replacements, spares))
 }
 
 /// The journal as the engine goes on with it, behind all other devices in `table`.
