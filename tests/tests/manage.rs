@@ -201,6 +201,41 @@ fn a_member_comes_back_where_the_bitmap_knows_what_it_missed() {
 }
 
 #[test]
+fn a_bitmap_is_given_and_taken_while_the_array_runs() {
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    for create in [
+        "-l 1 -n 3 -e 1.2",
+        "-l 1 -n 3 -e 1.0",
+        "-l 5 -n 3 -c 64 -e 1.1",
+        "-l 10 -n 3 -c 64 -p o2",
+        "-l 1 -n 3 -e 0.90",
+    ] {
+        let (desk, mut bytes) = mounted(create, "a b c");
+        assert_eq!(md(&desk, "consistency_policy"), "resync\n", "{create}");
+        desk.fine("grow mnt --bitmap=internal --bitmap-chunk 64K");
+        assert_eq!(md(&desk, "consistency_policy"), "bitmap\n", "{create}");
+        let told = desk.shell("raid-fuse examine a b c");
+        assert_eq!(told.out.matches("Internal Bitmap").count(), 3, "{create}: {}", told.out);
+        desk.refused("grow mnt --bitmap=internal", 5, "--bitmap=none");
+        desk.fine("fail mnt b");
+        desk.fine("remove mnt b");
+        bytes[70_000..90_000].fill(0x5a);
+        volume(&desk).write_all_at(&bytes[70_000..90_000], 70_000).unwrap();
+        let back = desk.fine("re-add mnt b");
+        assert!(back.contains("only what it missed"), "{create}: {back}");
+        desk.fine("wait mnt");
+        assert_eq!(marks(&desk), "[UUU]", "{create}");
+        desk.fine("grow mnt --bitmap=none");
+        assert_eq!(md(&desk, "consistency_policy"), "resync\n", "{create}");
+        assert_redundant(&desk, "a b c", &bytes);
+        let told = desk.shell("raid-fuse examine a");
+        assert!(!told.out.contains("Internal Bitmap"), "{create}: {}", told.out);
+    }
+}
+
+#[test]
 fn a_check_counts_as_md_and_a_repair_mends() {
     if !met(&[Need::Fuse]) {
         return;

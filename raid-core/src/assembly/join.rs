@@ -58,7 +58,18 @@ pub fn join(
     let named = |error: Error| error.context(name.clone());
     let status = array.status();
     let known = member_of(&status, &*device).map_err(named)?;
+    if let Some(other) = known.as_ref().and_then(|found| ran_without(&status, found))
+        && !options.force
+    {
+        let text = format!(
+            "{name} was used without {other}, which is in the array now: it may hold writes that \
+             nobody else has, and they would be lost; look at it by itself first, or say --force"
+        );
+        return Err(Error::new(ErrorKind::Refused, text));
+    }
+    let split = known.as_ref().is_some_and(|found| ran_without(&status, found).is_some());
     let back = match &known {
+        Some(_) if split => Err("it went its own way".to_string()),
         Some(found) => comes_back(&status, found),
         None => Err("it carries no superblock of this array".to_string()),
     };
@@ -107,6 +118,23 @@ pub fn join(
 fn member_of(status: &Status, device: &dyn Device) -> Result<Option<Found>> {
     let found = content(device)?.md.into_iter().filter_map(|sighting| sighting.record.ok());
     Ok(found.into_iter().find(|found| found.array.uuid == status.array.uuid))
+}
+
+/// A member of the running array without which the device was used, each by its own word: the
+/// two went separate ways. Numbers beyond the slots that the device never heard of say nothing.
+fn ran_without(status: &Status, found: &Found) -> Option<String> {
+    let theirs = &found.array;
+    let absent = |(slot, member): (usize, &Member)| {
+        let role = theirs.role(member.record.number);
+        let unknown = role == DeviceRole::Spare && member.record.number >= u32::from(theirs.slots);
+        let held = theirs.roles.contains(&DeviceRole::Active(Slot(slot as u16)));
+        (!held && !unknown && !matches!(role, DeviceRole::Active(_))).then(|| member.name.clone())
+    };
+    let members = status.members.iter().enumerate();
+    let live =
+        members.filter_map(|(slot, m)| m.as_ref().filter(|m| m.is_live()).map(|m| (slot, m)));
+    let own = matches!(theirs.role(found.member.number), DeviceRole::Active(_));
+    live.filter(|_| own).find_map(absent)
 }
 
 /// The slot it had and the events it saw; or why it cannot go back there.

@@ -7,11 +7,13 @@
 
 mod bitmap;
 pub mod byte_order;
+mod grow;
 mod join;
 mod make;
 mod replay;
 mod start;
 
+pub use grow::{add_bitmap, remove_bitmap};
 pub use join::{Back, JoinOptions, Joined, join};
 pub use make::{Content, content, data_is_zero, holds_data, make};
 pub use replay::Replayed;

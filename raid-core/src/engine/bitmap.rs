@@ -5,7 +5,7 @@
 //! superblocks (see `publish.rs`): all who mark at once share one write, and both never write the
 //! same page at the same time.
 
-use super::{Actions, Engine};
+use super::{Actions, DeviceId, Engine};
 use crate::error::Result;
 use crate::layout::Code;
 use crate::meta::md_bitmap::{self, HEAD};
@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bitmaps are written in pages, as the kernel does.
 const PAGE: usize = 4096;
+
+/// Sectors of the devices where a bitmap lies.
+pub type BitmapPlaces = Vec<(DeviceId, Sectors)>;
 
 /// The bitmap of a running array.
 #[derive(Clone, Debug)]
@@ -180,6 +183,33 @@ impl Bitmap {
 }
 
 impl Engine {
+    /// Another bitmap, or none. Writes that are under way count as marked in a new one.
+    pub(super) fn set_bitmap(
+        &mut self,
+        bitmap: Option<(Box<Bitmap>, BitmapPlaces)>,
+        out: &mut Actions,
+    ) {
+        let (bitmap, places) = bitmap.map_or((None, Vec::new()), |(b, p)| (Some(*b), p));
+        for member in self.health.all_mut() {
+            let place = places.iter().find(|(device, _)| *device == member.device);
+            member.record.bitmap_at = place.map(|&(_, at)| at);
+        }
+        self.bitmap = bitmap;
+        self.clear_due = None;
+        let ids: Vec<usize> = self.flights.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let band = self.flights[id].is_write().then(|| self.flights[id].band.clone());
+            self.flights[id].marked = band.and_then(|band| self.mark(&band));
+        }
+        let now = self.now;
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.quiet.values_mut().for_each(|since| *since = now);
+            bitmap.rewrite();
+        }
+        self.changed(out);
+        self.clear_when_quiet(out);
+    }
+
     /// md's resync position of `band`: array sectors for RAID 10, else member sectors.
     pub(super) fn position(&self, band: &Band) -> (Sectors, Sectors) {
         let at = self.stripe_len.times(band.stripe.no.0) + band.low;

@@ -99,6 +99,11 @@ impl Flight {
         }
     }
 
+    /// True if it brings new content.
+    pub fn is_write(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Fill)
+    }
+
     /// Drops what was read, but for the buffers the ask waits for.
     fn forget_reads(&mut self) {
         let places = &self.places;

@@ -1,7 +1,10 @@
 //! Who belongs to the array: devices fail, go, come, take places and are replaced.
 
 use super::job::JobKind;
-use super::{Action, Actions, AskId, DeviceId, Engine, Member, Outcome, Place, State, Waiter};
+use super::{
+    Action, Actions, AskId, Bitmap, BitmapPlaces, DeviceId, Engine, Member, Outcome, Place, State,
+    Waiter,
+};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Code;
 use crate::meta::record::DeviceRole;
@@ -30,6 +33,8 @@ pub enum Manage {
     Replace(DeviceId, Option<DeviceId>),
     /// Whether this device is read only when no other can be.
     WriteMostly(DeviceId, bool),
+    /// The array gets this bitmap, at these sectors of its devices, or none.
+    Bitmap(Option<(Box<Bitmap>, BitmapPlaces)>),
     /// What the array is to do by itself (`sync_action`).
     Sync(SyncAction),
     /// How fast jobs may go.
@@ -92,6 +97,10 @@ impl Engine {
                 self.changed(out);
                 Ok(())
             }
+            Manage::Bitmap(bitmap) => {
+                self.set_bitmap(bitmap, out);
+                Ok(())
+            }
             Manage::Sync(action) => self.sync_action(action, out),
             Manage::Limits(limits) => {
                 self.jobs.limits = limits;
@@ -120,9 +129,10 @@ impl Engine {
                 return Err(Error::new(ErrorKind::Busy, text));
             }
         }
-        let errors = self.stats.write_errors;
+        let counted = (self.stats.write_errors, self.known(device)?.errors);
         let failed = self.device_failed(device, "failed on request", out);
-        self.stats.write_errors = errors;
+        self.stats.write_errors = counted.0;
+        self.known(device)?.errors = counted.1;
         failed.map_err(|text| Error::new(ErrorKind::Busy, text))
     }
 
@@ -177,7 +187,7 @@ impl Engine {
                 self.health.others.push(member);
             }
         }
-        self.bitmap.iter_mut().for_each(super::Bitmap::rewrite);
+        self.bitmap.iter_mut().for_each(Bitmap::rewrite);
         self.health.generation += 1;
         self.changed(out);
         self.devices_changed(out);

@@ -40,7 +40,7 @@ mod stripes;
 mod tests;
 
 pub use ask::{Ask, AskId, Keep, Outcome};
-pub use bitmap::Bitmap;
+pub use bitmap::{Bitmap, BitmapPlaces};
 pub use cells::{Cells, Work};
 pub use health::{DeviceId, Member, State};
 pub use job::JobKind;

@@ -17,6 +17,7 @@ mod erase_superblock;
 mod examine;
 mod exit;
 mod fail;
+mod grow;
 pub(crate) mod members;
 mod mount;
 mod offline;
@@ -106,6 +107,8 @@ enum Command {
     SyncAction(sync_action::Args),
     /// How fast jobs may go
     Speed(speed::Args),
+    /// Give a mounted array a write-intent bitmap, or take it away
+    Grow(grow::Args),
     /// Copy bytes of an array to standard output, without mounting it
     Cat(bytes::CatArgs),
     /// Copy standard input into an array, without mounting it
@@ -171,6 +174,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::StopJob(args) => sync_action::stop(&args),
         Command::SyncAction(args) => sync_action::run(&args),
         Command::Speed(args) => speed::run(&args),
+        Command::Grow(args) => grow::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::EraseSuperblock(args) => erase_superblock::run(&args),

@@ -69,6 +69,11 @@ impl Control {
         &self.array
     }
 
+    /// What its superblocks are written in.
+    pub(super) fn format(&self) -> &'static Format {
+        self.context.format
+    }
+
     fn known(&self) -> Vec<Known> {
         known(&self.array, &self.array.status())
     }
@@ -247,8 +252,11 @@ impl Control {
     fn arrival(&self, spec: &str, device: DeviceId, back: bool) -> String {
         let now = self.known().into_iter().find(|known| known.device == device);
         match now.map(|known| (known.state, known.slot, known.replacement)) {
-            Some((_, Some(slot), _)) if back => {
+            Some((_, Some(slot), _)) if back && self.array.status().bitmap.is_some() => {
                 format!("{spec} is back in slot {slot}; only what it missed is copied")
+            }
+            Some((_, Some(slot), _)) if back => {
+                format!("{spec} is back in slot {slot}; without a bitmap all of it is copied")
             }
             Some((_, Some(slot), false)) => format!("{spec} is being filled for slot {slot}"),
             Some((_, Some(slot), true)) => format!("{spec} is being filled to replace slot {slot}"),
@@ -388,6 +396,7 @@ impl Commands for Control {
             }
             Request::WriteMostly { member, on } => self.write_mostly(member, *on),
             Request::SyncAction { action } => self.sync_action(action),
+            Request::Bitmap { place, chunk } => self.bitmap(place, *chunk),
             Request::Limits { min, max } => self.limits(*min, *max),
             Request::Status {} => {
                 let report = Some(Box::new((self.context.report)()));

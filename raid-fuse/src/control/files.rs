@@ -75,12 +75,6 @@ fn line(name: &str, value: impl std::fmt::Display) -> Text {
 /// What every array has.
 fn array_files(status: &Status, report: &Report) -> Vec<Text> {
     let array = &status.array;
-    let redundant = status.shape.code != Code::None;
-    let policy = match (redundant, status.bitmap_bits.is_some()) {
-        (false, _) => "none",
-        (true, true) => "bitmap",
-        (true, false) => "resync",
-    };
     let id = report.uuid.replace(':', "");
     let dashed = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| id.get(part).unwrap_or(""));
     vec![
@@ -88,7 +82,7 @@ fn array_files(status: &Status, report: &Report) -> Vec<Text> {
         line("array_state", array_state(status)),
         line("chunk_size", array.chunk.bytes()),
         line("component_size", kib(array.component)),
-        line("consistency_policy", policy),
+        line("consistency_policy", &report.consistency_policy),
         // The kernel keeps it in an int.
         line("layout", array.layout as i32),
         line("level", &report.level),

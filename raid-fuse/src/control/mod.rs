@@ -11,6 +11,7 @@
 //! is done.
 
 mod array;
+mod bitmap;
 pub mod client;
 pub mod files;
 pub mod members;

@@ -68,6 +68,14 @@ pub enum Request {
         /// `idle`, `frozen`, `resync`, `recover`, `check` or `repair`.
         action: String,
     },
+    /// Give the array a write-intent bitmap, or take it away.
+    Bitmap {
+        /// `internal` or `none`.
+        place: String,
+        /// Bytes for each bit; chosen as mdadm does if not said.
+        #[serde(default)]
+        chunk: Option<u32>,
+    },
     /// How fast jobs may go, in KiB of each member a second; what is not said stays.
     Limits {
         /// What a job takes even while users are active.

@@ -79,8 +79,7 @@ fn identity(report: &Report, line: &mut dyn FnMut(&str, &str)) {
         line(label, &amount::exact(Sectors::floor_bytes(report.chunk_bytes)));
     }
     if (1..=10).contains(&report.level_number) {
-        let policy = if report.bitmap.is_some() { "bitmap" } else { "resync" };
-        line("Consistency Policy", policy);
+        line("Consistency Policy", &report.consistency_policy);
     }
     if !report.name.is_empty() {
         line("Name", &report.name);

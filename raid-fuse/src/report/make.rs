@@ -50,10 +50,15 @@ pub fn live(status: &Status, background: &Background, dead: bool) -> Report {
     report.size_bytes = Some(status.shape.size.bytes());
     report.failed = failed as u16;
     report.metadata.clone_from(&background.metadata);
-    report.bitmap.clone_from(&background.bitmap);
-    if let (Some(bitmap), Some((set, _))) = (&mut report.bitmap, status.bitmap_bits) {
-        bitmap.set = set;
+    let set = status.bitmap_bits.map_or(0, |(set, _)| set);
+    report.bitmap = status.bitmap.as_ref().map(|bitmap| Bitmap { set, ..told(bitmap) });
+    if report.bitmap.is_none() && status.read_only {
+        // One that cannot be kept is there all the same.
+        report.bitmap.clone_from(&background.bitmap);
     }
+    let records = status.members.iter().flatten().map(|m| &m.record);
+    let journal = status.others.iter().any(|m| m.state == State::Journal);
+    report.consistency_policy = policy(&status.array, records, journal).into();
     report.warnings.clone_from(&background.warnings);
     report.warnings.extend(status.trouble.clone());
     report.resync = job(status);
@@ -130,6 +135,9 @@ pub fn offline(assembly: &Assembly, devices: &[device::Shared]) -> Report {
     report.size_bytes = layout.map(|layout| layout.shape().size.bytes());
     report.metadata = assembly.format.name.into();
     report.bitmap = bitmap(assembly, devices);
+    let records = assembly.seats.iter().flatten().map(|seat| &seat.member);
+    let journal = assembly.journal.is_some();
+    report.consistency_policy = policy(&assembly.array, records, journal).into();
     report.resync = assembly.array.resync.map(|at| Resync {
         running: false,
         action: "resync".into(),
@@ -150,7 +158,28 @@ pub fn bitmap(assembly: &Assembly, devices: &[device::Shared]) -> Option<Bitmap>
         md_bitmap::parse(&head, &assembly.array.uuid).ok()
     };
     let bitmap = assembly.seats.iter().flatten().find_map(read)?;
-    Some(Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits(), set: 0 })
+    Some(told(&bitmap))
+}
+
+fn told(bitmap: &md_bitmap::Bitmap) -> Bitmap {
+    Bitmap { chunk_bytes: bitmap.chunk_bytes.into(), bits: bitmap.bits(), set: 0 }
+}
+
+/// md's consistency policy.
+fn policy<'a>(
+    array: &ArrayRecord,
+    members: impl Iterator<Item = &'a MemberRecord> + Clone,
+    journal: bool,
+) -> &'static str {
+    let any = |test: fn(&MemberRecord) -> bool| members.clone().any(test);
+    let (ppl, bitmap) = (any(|m| m.ppl.is_some()), any(|m| m.bitmap_at.is_some()));
+    match () {
+        () if !array.has_redundancy() => "none",
+        () if journal => "journal",
+        () if ppl => "ppl",
+        () if bitmap => "bitmap",
+        () => "resync",
+    }
 }
 
 /// What was found when the array was put together, devices that were left out among it.
@@ -219,6 +248,7 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
         updated_seconds: time::seconds(array.utime),
         events: array.events,
         bitmap: None,
+        consistency_policy: String::new(),
         resync: None,
         frozen: false,
         trouble: None,

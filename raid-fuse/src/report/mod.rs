@@ -70,6 +70,10 @@ pub struct Report {
     pub events: u64,
     /// The write-intent bitmap, if there is one.
     pub bitmap: Option<Bitmap>,
+    /// How redundancy is kept right over a crash, in md's words: `none`, `resync`, `bitmap`,
+    /// `journal` or `ppl`.
+    #[serde(default)]
+    pub consistency_policy: String,
     /// A resync, recovery, check or repair that runs, or a resync that is needed.
     pub resync: Option<Resync>,
     /// No job begins.

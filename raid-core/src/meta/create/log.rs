@@ -1,6 +1,6 @@
 //! What a new array's log needs: a partial parity log on its members, or a write journal.
 
-use super::{NewMember, Request};
+use super::{NewMember, Request, old};
 use crate::error::{Error, Result};
 use crate::meta::md_journal::{self, Meta, Seed};
 use crate::meta::record::{ArrayRecord, MemberRecord};
@@ -23,6 +23,9 @@ pub enum NewLog {
 pub(super) fn check(request: &Request) -> Result<()> {
     let fault = match (&request.log, request.level) {
         (None, _) => return Ok(()),
+        (Some(_), _) if old::is(request.format) => {
+            "metadata 0.90 has no place for a log; choose --metadata 1.2"
+        }
         (Some(_), _) if request.bitmap.is_some() => {
             "a log and a bitmap exclude each other; leave out --bitmap"
         }

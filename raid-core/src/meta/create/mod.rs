@@ -21,6 +21,7 @@ mod tests;
 
 pub use breakdown::Breakdown;
 pub use log::NewLog;
+pub use place::{bitmap as plan_bitmap, bitmap_place};
 
 use super::md_bitmap::{self, Bitmap};
 use super::md1::{self, features, packet};
@@ -326,7 +327,7 @@ fn array_record(
     }
     array.resync = resync(request, &array)?;
     let bitmap = match &request.bitmap {
-        Some(wanted) => Some(place::bitmap(request, wanted, &array)?),
+        Some(wanted) => Some(place::bitmap(request.format, wanted, &array)?),
         None => None,
     };
     Ok((array, bitmap))

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::meta::Format;
 use crate::meta::bytes::overlap;
 use crate::meta::md_bitmap::{self, Bitmap};
-use crate::meta::record::{Area, ArrayRecord};
+use crate::meta::record::{Area, ArrayRecord, MemberRecord};
 use crate::meta::sizes::{self, Geometry};
 use crate::meta::{md_ppl, md0};
 use crate::units::Sectors;
@@ -96,13 +96,16 @@ pub fn room(request: &Request, device: Sectors, data_at: Sectors) -> Result<Sect
 }
 
 /// The bitmap that fits the array, all of it dirty.
-pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Result<Bitmap> {
+///
+/// # Errors
+/// The array has no redundancy, or no room for it.
+pub fn bitmap(format: &Format, wanted: &NewBitmap, array: &ArrayRecord) -> Result<Bitmap> {
     if !array.has_redundancy() {
         return Err(Error::invalid(
             "a write-intent bitmap makes sense only with redundancy; leave out --bitmap",
         ));
     }
-    let room = match old::is(request.format) {
+    let room = match old::is(format) {
         true => md0::BITMAP_ROOM,
         false => bitmap_room(array.component),
     };
@@ -129,9 +132,9 @@ pub fn bitmap(request: &Request, wanted: &NewBitmap, array: &ArrayRecord) -> Res
         u32::try_from(chunk).map_err(|_| Error::invalid("the array is too large for a bitmap"))?;
     Ok(Bitmap {
         version: 4,
-        uuid: match old::is(request.format) {
-            true => md0::bitmap_id(&request.uuid, md0::ByteOrder::OWN),
-            false => request.uuid,
+        uuid: match old::is(format) {
+            true => md0::bitmap_id(&array.uuid, md0::ByteOrder::OWN),
+            false => array.uuid,
         },
         events: array.events,
         events_cleared: array.events,
@@ -265,4 +268,23 @@ fn bitmap_len(array: &ArrayRecord, bitmap: Option<&Bitmap>) -> Sectors {
         Some(bitmap) => bitmap.area(Sectors::ZERO).len,
         None => bitmap_room(array.component),
     }
+}
+
+/// Where a bitmap of `len` sectors goes on a member that has none: behind the superblock, with
+/// metadata 1.0 before the bad-block log, as mdadm puts it. Nothing where there is no room.
+pub fn bitmap_place(
+    format: &Format,
+    array: &ArrayRecord,
+    member: &MemberRecord,
+    len: Sectors,
+) -> Option<Sectors> {
+    let at = match is_at_end(format) {
+        true => member.bad_log.map_or(member.super_at, |log| log.at).checked_sub(len)?,
+        false => member.super_at + BITMAP_AFTER,
+    };
+    let bits = Area { at, len };
+    let data = Area { at: member.data_at, len: array.component };
+    let others = [Some(data), member.bad_log, member.ppl];
+    let clash = others.into_iter().flatten().any(|area| overlap(area, bits));
+    (!clash).then_some(at)
 }
