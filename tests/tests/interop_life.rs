@@ -203,7 +203,11 @@ fn end(life: &Life) {
     let (traces, devices) = traced(&paths);
     let decided = ours::decide(&devices);
     let from = life.position(&decided);
-    assert!(from > Sectors::ZERO && from < decided.array.component.times(4), "{}: {from}", life.name);
+    assert!(
+        from > Sectors::ZERO && from < decided.array.component.times(4),
+        "{}: {from}",
+        life.name
+    );
     let stripes = redundancy::count(&life.members);
     if life.begun == Begun::Resync {
         // Wrong below the checkpoint, which stays, and above it, which is made right.
@@ -271,6 +275,9 @@ fn a_replacement_that_md_began_we_end() {
     md_begins_and_we_end(Begun::Replacement);
 }
 
+/// KiB a second that our jobs may go, to be left in the middle.
+const SPEED: u32 = 6000;
+
 /// How we leave an array in the middle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
@@ -322,7 +329,7 @@ fn begun_by_us(life: &Life, left: Left, random: &mut Random) -> Middle {
         expected.write(&array, 20, random);
     }
     if !resync {
-        life::limit(&array, 6000);
+        life::limit(&array, SPEED);
         let spare = supply.feed(&[life::open(&life.spare)]).remove(0);
         life::add(&array, &life.row, spare, 0x5a);
     }
@@ -347,6 +354,8 @@ fn leave(
         array.stop().unwrap();
     } else if lame {
         life::until(&array, "clean", |status| !status.dirty);
+        // Answered when all that was decided before is on the members.
+        life::limit(&array, SPEED);
     } else {
         let (expected, open) = power::cut_running(array, supply, 30, expected, random);
         return Middle { expected, open, at: None };
