@@ -6,7 +6,7 @@ use raid_core::assembly::{Back, JoinOptions, Joined, join};
 use raid_core::device::{self, OpenOptions, file};
 use raid_core::driver::Array;
 use raid_core::engine::{DeviceId, JobKind, Limits, Manage, Status, SyncAction};
-use raid_core::meta;
+use raid_core::meta::{self, Format};
 use raid_core::units::Slot;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,15 +53,23 @@ pub fn lose(array: &Array, slot: usize) {
 /// Lets a new device join; its id is made of `id`.
 pub fn add(array: &Array, row: &Row, device: device::Shared, id: u8) -> Joined {
     let options = JoinOptions { device_uuid: [id; 16], back: Back::Never, ..Default::default() };
-    let format = meta::format(row.geometry.metadata).unwrap();
-    join(array, format, device, &options).unwrap_or_else(|error| panic!("{error}"))
+    enter(array, meta::format(row.geometry.metadata).unwrap(), device, &options)
 }
 
 /// Lets a member that left come back to its place.
 pub fn readd(array: &Array, row: &Row, device: device::Shared) -> Joined {
     let options = JoinOptions { back: Back::Only, ..Default::default() };
-    let format = meta::format(row.geometry.metadata).unwrap();
-    join(array, format, device, &options).unwrap_or_else(|error| panic!("{error}"))
+    enter(array, meta::format(row.geometry.metadata).unwrap(), device, &options)
+}
+
+/// Lets a device join.
+pub fn enter(
+    array: &Array,
+    format: &'static Format,
+    device: device::Shared,
+    options: &JoinOptions,
+) -> Joined {
+    join(array, format, device, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A device to join.
