@@ -5,9 +5,10 @@ use raid_core::assembly::{self, layout_of};
 use raid_core::code;
 use raid_core::device::file::{self, OpenOptions};
 use raid_core::layout::{Code, Layout, Role, Stripe, Unit};
-use raid_core::meta::Found;
 use raid_core::meta::record::{ArrayRecord, MemberRecord};
+use raid_core::meta::{Found, md_bitmap};
 use raid_core::units::{SECTOR, Sectors, StripeNo};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,31 @@ pub fn spoil(paths: &[PathBuf], stripes: impl IntoIterator<Item = u64>) {
 /// How many stripes an array has. `paths` by slot.
 pub fn count(paths: &[PathBuf]) -> u64 {
     look(paths).1.shape().stripes
+}
+
+/// Whether the superblocks of a stopped array say that writes may be under way or that redundancy
+/// may be wrong.
+pub fn is_dirty(paths: &[PathBuf]) -> bool {
+    paths.iter().any(|path| found(path).array.resync.is_some())
+}
+
+/// The stripes whose regions are marked in the bitmap of any member of a stopped array.
+pub fn marked_stripes(paths: &[PathBuf]) -> Vec<u64> {
+    let (array, layout) = look(paths);
+    let len = layout.stripe(StripeNo(0)).len;
+    let mut marked = BTreeSet::new();
+    for path in paths {
+        let bytes = fs::read(path).expect("a member can be read");
+        let at = found(path).member.bitmap_at.expect("a member has a bitmap").bytes() as usize;
+        let bitmap = md_bitmap::parse(&bytes[at..], &array.uuid).expect("a good bitmap");
+        let bits = &bytes[at + md_bitmap::HEAD..];
+        let is_set = |no: &u64| {
+            let bit = len.times(*no).bytes() / u64::from(bitmap.chunk_bytes);
+            bits[bit as usize / 8] >> (bit % 8) & 1 == 1
+        };
+        marked.extend((0..layout.shape().stripes).filter(is_set));
+    }
+    marked.into_iter().collect()
 }
 
 /// Where data begins on a member.

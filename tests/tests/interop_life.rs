@@ -97,6 +97,11 @@ impl Life {
         members
     }
 
+    /// True for a parity array that lacks a member: md starts it only if it is clean.
+    fn is_lame(&self) -> bool {
+        self.begun == Begun::Recovery && (4..=6).contains(&self.row.number)
+    }
+
     /// What is there to assemble in the middle.
     fn present(&self) -> Vec<PathBuf> {
         let mut present = self.after();
@@ -283,7 +288,8 @@ const SPEED: u32 = 6000;
 enum Left {
     Stopped,
     /// Its power is cut under writes; a parity array that lacks a member is idle then, as md would
-    /// not start it otherwise.
+    /// not start it otherwise. Without a bitmap: Linux 6.1 fills what is not marked neither before
+    /// nor after the resync, and leaves mismatches also in an array that only it has written to.
     Cut,
 }
 
@@ -308,7 +314,8 @@ fn begun_by_us(life: &Life, left: Left, random: &mut Random) -> Middle {
             Pattern::Seeded(slot as u64).write_file(path, SIZE).unwrap();
         }
     }
-    let bitmap = life.bitmap.then(|| NewBitmap { chunk_bytes: Some(64 << 10) });
+    let bitmap = life.bitmap && (left == Left::Stopped || life.is_lame());
+    let bitmap = bitmap.then(|| NewBitmap { chunk_bytes: Some(64 << 10) });
     ours::make_with(&life.row, &life.members, USED, !resync, bitmap);
     let supply = Supply::new();
     let mut devices: Vec<Shared> = ours::open(&life.members);
@@ -349,10 +356,9 @@ fn leave(
     expected: Expected,
     random: &mut Random,
 ) -> Middle {
-    let lame = life.begun == Begun::Recovery && (4..=6).contains(&life.row.number);
     if left == Left::Stopped {
         array.stop().unwrap();
-    } else if lame {
+    } else if life.is_lame() {
         life::until(&array, "clean", |status| !status.dirty);
         // Answered when all that was decided before is on the members.
         life::limit(&array, SPEED);
