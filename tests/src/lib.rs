@@ -11,8 +11,8 @@
 //!    them while they run.
 //! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
 //! 8. [`cli`]: the command line, run in a folder of members.
-//! 9. [`served`]: arrays served by the command, [`blocks`] written to them; [`redundancy`]: is their
-//!    parity right?
+//! 9. [`served`]: arrays served by the command, [`blocks`] written to them; [`redundancy`]: is
+//!    their parity right?
 
 pub mod blocks;
 pub mod cli;
