@@ -7,15 +7,19 @@
 //! 3. [`guards`]: loop devices, mounts and processes that go away with their owner.
 //! 4. [`guest`]: a guest with the kernel's own md driver; [`md`]: batches of arrays in it.
 //! 5. [`matrix`]: an array of every level and layout the kernel can make.
-//! 6. [`ours`], [`power`]: arrays of our own making, and power cuts.
+//! 6. [`ours`], [`power`]: arrays of our own making, and power cuts; [`life`]: what happens to
+//!    them while they run.
 //! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
 //! 8. [`cli`]: the command line, run in a folder of members.
-//! 9. [`served`]: arrays served by the command; [`redundancy`]: is their parity right?
+//! 9. [`served`]: arrays served by the command, [`blocks`] written to them; [`redundancy`]: is
+//!    their parity right?
 
+pub mod blocks;
 pub mod cli;
 pub mod guards;
 pub mod guest;
 pub mod images;
+pub mod life;
 pub mod matrix;
 pub mod md;
 pub mod mount;

@@ -6,7 +6,7 @@ use raid_core::assembly::{self, StartOptions};
 use raid_core::device::{self, OpenOptions, file};
 use raid_core::driver::Array;
 use raid_core::meta::assemble::{Assembly, Options};
-use raid_core::meta::create::{NewMember, Request, create};
+use raid_core::meta::create::{NewBitmap, NewMember, Request, create};
 use raid_core::meta::{self, assemble};
 use raid_core::units::{SECTOR, Sectors, Slot, StripeNo};
 use std::fs;
@@ -84,6 +84,17 @@ fn stripe_bytes(array: &Array) -> u64 {
 /// Makes the array a row asks for, with `size` used of each member. Members that are `zeroed`
 /// need no resync.
 pub fn make(row: &Row, members: &[PathBuf], size: Option<Sectors>, zeroed: bool) {
+    make_with(row, members, size, zeroed, None);
+}
+
+/// The same with a write-intent bitmap, if any is wanted.
+pub fn make_with(
+    row: &Row,
+    members: &[PathBuf],
+    size: Option<Sectors>,
+    zeroed: bool,
+    bitmap: Option<NewBitmap>,
+) {
     let devices = open(members);
     let seed = crc32fast::hash(format!("{} {zeroed}", row.name()).as_bytes());
     let id = |number: usize| {
@@ -110,7 +121,7 @@ pub fn make(row: &Row, members: &[PathBuf], size: Option<Sectors>, zeroed: bool)
         data_at: None,
         assume_clean: false,
         zeroed,
-        bitmap: None,
+        bitmap,
         log: None,
         force: false,
     };

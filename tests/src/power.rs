@@ -116,7 +116,19 @@ pub fn cut(
     let array = ours::start(&supply.feed(&ours::open(members)));
     expected.write(&array, 5, random);
     // Enough to mark the array clean and dirty once more.
-    supply.last(3 * members.len() as u32 + 4 + random.below(80) as u32);
+    let writes = 3 * members.len() as u32 + 4 + random.below(80) as u32;
+    cut_running(array, &supply, writes, expected, random)
+}
+
+/// The same for an array that runs on `supply`, which lasts for so many more writes to members.
+pub fn cut_running(
+    array: Array,
+    supply: &Supply,
+    writes: u32,
+    mut expected: Expected,
+    random: &mut Random,
+) -> (Expected, Vec<Request>) {
+    supply.last(writes);
     // On a border inside a sector two open requests could meet.
     let border = |i: u64| array.size() * i / WRITERS / SECTOR * SECTOR;
     let part = |i: u64| border(i)..border(i + 1);

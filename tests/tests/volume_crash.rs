@@ -2,6 +2,7 @@
 //! the resync makes all redundancy right again.
 
 use raid_core::sim::Rng;
+use raid_tests::blocks;
 use raid_tests::guards::{Loop, Mount};
 use raid_tests::images::{MIB, flip};
 use raid_tests::mount::fine;
@@ -10,12 +11,10 @@ use raid_tests::redundancy::assert_consistent;
 use raid_tests::requires::{self, Need};
 use raid_tests::served::{ImageArray, Served};
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -144,96 +143,33 @@ fn every_fsynced_file_survives_kill_9() {
     ARRAYS.iter().for_each(|(create, members)| crash_under_ext4(create, *members, &mut rng));
 }
 
-/// Bytes of a numbered block.
-const BLOCK: u64 = 4096;
-
-/// Sectors of members and lines of logs are of this size: what is in flight may be half written.
-const SECTOR: usize = 512;
-
-/// What is known of one block.
-#[derive(Default)]
-struct Block {
-    /// The last version whose fdatasync returned; 0: never written.
-    durable: AtomicU64,
-    /// The last version a write was begun of.
-    begun: AtomicU64,
-}
-
-/// Content of version `version` of block `number`: zeroes before the first.
-fn content(number: u64, version: u64) -> Vec<u8> {
-    match version {
-        0 => vec![0; BLOCK as usize],
-        _ => Pattern::Seeded(version << 32 | number).bytes(BLOCK as usize),
-    }
-}
-
-/// Writes blocks at random places, each writer its own, until a write fails.
-fn write_blocks(volume: &Path, blocks: &[Block], writer: u64, seed: u64) {
-    let mut rng = Rng::new(seed);
-    // Opening fails if the daemon dies that early.
-    let Ok(file) = OpenOptions::new().write(true).open(volume) else { return };
-    loop {
-        let number = rng.below(blocks.len() as u64 / WRITERS) * WRITERS + writer;
-        let block = &blocks[number as usize];
-        let version = block.begun.load(Ordering::SeqCst) + 1;
-        block.begun.store(version, Ordering::SeqCst);
-        let written = file.write_all_at(&content(number, version), number * BLOCK);
-        if written.and_then(|()| file.sync_data()).is_err() {
-            return;
-        }
-        block.durable.store(version, Ordering::SeqCst);
-    }
-}
-
-/// Every block is what was acknowledged last, or in each sector that or what was in flight; that
-/// is then written anew, so that every block is one version again.
-fn check_blocks(volume: &Path, blocks: &[Block]) {
-    let file = OpenOptions::new().read(true).write(true).open(volume).unwrap();
-    let mut found = vec![0; BLOCK as usize];
-    for (number, block) in (0..).zip(blocks) {
-        file.read_exact_at(&mut found, number * BLOCK).unwrap();
-        let durable = block.durable.load(Ordering::SeqCst);
-        let begun = block.begun.load(Ordering::SeqCst);
-        let (old, new) = (content(number, durable), content(number, begun));
-        let sectors = found.chunks(SECTOR).zip(old.chunks(SECTOR).zip(new.chunks(SECTOR)));
-        for (i, (found, (old, new))) in sectors.enumerate() {
-            let good = found == old || found == new;
-            assert!(good, "block {number}, sector {i}: neither version {durable} nor {begun}");
-        }
-        if begun != durable {
-            file.write_all_at(&new, number * BLOCK).unwrap();
-            block.durable.store(begun, Ordering::SeqCst);
-        }
-    }
-    file.sync_data().unwrap();
-}
-
 fn crash_under_blocks(create: &str, members: usize, rng: &mut Rng) {
     let array = ImageArray::create(create, members, 16 * MIB);
     let mut served = array.mount();
     let size = fs::metadata(served.volume()).unwrap().len();
-    let blocks: Vec<Block> = (0..size / BLOCK).map(|_| Block::default()).collect();
+    let blocks = blocks::new(size);
     for round in 0..ROUNDS {
         let (seed, life) = (rng.number(), life(rng));
         let (volume, daemon) = (served.volume(), served);
         thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let (volume, blocks) = (&volume, &blocks);
-                scope.spawn(move || write_blocks(volume, blocks, writer, seed + writer));
+                let share = (writer, WRITERS);
+                scope.spawn(move || blocks::write(volume, blocks, share, seed + writer));
             }
             thread::sleep(life);
             daemon.kill();
         });
-        let writes: u64 = blocks.iter().map(|block| block.durable.load(Ordering::SeqCst)).sum();
+        let writes = blocks::written(&blocks);
         eprintln!("{create}, round {round}: {writes} writes after {life:?}");
         let again = array.mount();
-        check_blocks(&again.volume(), &blocks);
+        blocks::check(&again.volume(), &blocks);
         again.wait_in_sync();
         again.unmount();
         assert_consistent(array.members());
         served = array.mount();
     }
-    check_blocks(&served.volume(), &blocks);
+    blocks::check(&served.volume(), &blocks);
     served.unmount();
 }
 
