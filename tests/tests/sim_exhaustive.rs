@@ -22,14 +22,16 @@ type Kind = (i32, u32, u16);
 
 fn array(kind: Kind, beside: Beside, seed: u64) -> Story {
     let (level, layout, slots) = kind;
-    let chunk = Sectors(8);
+    let is_large = level == 1 || beside == Beside::Bitmap;
+    // mdadm's bitmap needs members of some size.
+    let chunk = Sectors(if is_large { 32 } else { 8 });
     Story {
         seed,
         level,
         layout,
         slots,
         chunk,
-        height: if level == 1 { Sectors(128) } else { chunk.times(4) },
+        height: chunk.times(4),
         ops: 0,
         events: 0,
         life: false,
@@ -140,12 +142,12 @@ fn raid_10_with_a_bitmap() {
 
 #[test]
 fn partial_parity_log() {
-    run(&[(5, 2, 3), (5, 0, 4)], Beside::Ppl, ALL);
+    run(&[(5, 2, 3)], Beside::Ppl, ALL);
 }
 
 #[test]
 fn write_journal() {
-    run(&[(4, 0, 3), (5, 2, 3), (6, 2, 4)], Beside::Journal, ALL);
+    run(&[(5, 2, 3), (6, 2, 4)], Beside::Journal, &[WRITES, FAILURE]);
 }
 
 #[test]

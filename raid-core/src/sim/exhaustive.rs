@@ -96,6 +96,11 @@ impl Fate {
         }
     }
 
+    /// True if it meets all writes alike.
+    fn is_broad(self) -> bool {
+        !matches!(self, Fate::OneLost(_) | Fate::OneKept(_))
+    }
+
     /// The disks after the cut.
     fn meet(self, disks: &[Disk]) -> Vec<Disk> {
         let mut disks = disks.to_vec();
@@ -162,7 +167,7 @@ impl Player<'_> {
             Step::Write(at, len) => return self.write(at, len),
             Step::Flush => Ask::Flush,
             Step::Fail(slot) => Ask::Manage(Manage::Fail(self.device(slot)?)),
-            Step::Replace(slot) => Ask::Manage(Manage::Replace(self.device(slot)?)),
+            Step::Replace(slot) => Ask::Manage(Manage::Replace(self.device(slot)?, None)),
             Step::Add => {
                 let status = self.world.status();
                 let added = life::add(&mut self.world, &status, &mut self.rng);
@@ -250,17 +255,20 @@ impl Player<'_> {
         self.seen = seen;
         self.tally.moments += 1;
         let writes = disks.iter().map(Disk::unsynced).sum();
+        let logged = self.history.array.ppl || self.history.array.journal;
         for fate in Fate::all(writes) {
             let told = |e| {
                 let moment = self.tally.moments;
                 format!("power cut at moment {moment}, {fate:?} of {writes} writes: {e}")
             };
             self.tally.restarts += 1;
-            restart(self, fate.meet(&disks)).map_err(told).map(|seen| match seen {
-                Seen::Refused => self.tally.refused += 1,
-                Seen::Degraded => self.tally.degraded += 1,
-                Seen::Complete => {}
-            })?;
+            restart(self, fate.meet(&disks), logged && fate.is_broad()).map_err(told).map(
+                |seen| match seen {
+                    Seen::Refused => self.tally.refused += 1,
+                    Seen::Degraded => self.tally.degraded += 1,
+                    Seen::Complete => {}
+                },
+            )?;
         }
         Ok(())
     }
@@ -274,7 +282,8 @@ enum Seen {
 }
 
 /// Starts what the cut left, looks at it, lets it come to rest, and looks again.
-fn restart(player: &Player<'_>, disks: Vec<Disk>) -> Result<Seen, String> {
+/// With `holes` also without each member in turn, which a log makes up for.
+fn restart(player: &Player<'_>, disks: Vec<Disk>, holes: bool) -> Result<Seen, String> {
     let (story, now) = (&player.history.array, player.world.now());
     let code = player.world.layout().shape().code;
     let mut rng = Rng::new(1);
@@ -287,7 +296,7 @@ fn restart(player: &Player<'_>, disks: Vec<Disk>) -> Result<Seen, String> {
     let mut oracle = player.oracle.clone();
     oracle.crashed();
     let is_degraded = !world.status().degraded.is_empty();
-    if !is_degraded && (story.ppl || story.journal) {
+    if !is_degraded && holes {
         story::check_hole(story, &disks, &oracle, now, &mut rng)?;
     }
     let is_exact = !is_degraded || story.journal || code == Code::Copy;
@@ -320,7 +329,10 @@ fn restart(player: &Player<'_>, disks: Vec<Disk>) -> Result<Seen, String> {
 /// Parity that may be wrong and a member that is missing: only then nothing may be started.
 fn may_be_refused(player: &Player<'_>, code: Code, error: &crate::error::Error) -> bool {
     let steps = &player.history.steps;
-    let was_degraded = steps.iter().any(|step| matches!(step, Step::Fail(_)));
+    // While a replacement takes over, the old member may be called failed already and the new one
+    // not be told yet that it is complete: md's superblocks leave that moment open.
+    let may_lack = |step: &Step| matches!(step, Step::Fail(_) | Step::Replace(_));
+    let was_degraded = steps.iter().any(may_lack);
     was_degraded && !player.history.array.journal && story::lame(code, error)
 }
 

@@ -161,7 +161,10 @@ pub fn ppl(rng: &mut Rng, size: Sectors, chunk: Sectors, slot: Slot) -> (Vec<u8>
         Entry {
             at: near(rng, size, 8),
             parity: rows,
-            data: Sectors(rows.0 * (1 + rng.below(3)) + rng.below(3) * 8),
+            data: match rng.once_in(3) {
+                true => Sectors(rng.below(chunk.0 + 1)),
+                false => Sectors(rows.0 * (1 + rng.below(3)) + rng.below(3) * 8),
+            },
             slot,
             checksum: md_ppl::checksum(&own),
         }

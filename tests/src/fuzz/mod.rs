@@ -28,7 +28,7 @@ pub const MEMORY_MAX: u64 = 256 << 20;
 ///
 /// # Panics
 /// A case panics, hangs, or takes more memory than [`MEMORY_MAX`]; its seed is told.
-pub fn run(target: &'static str, found: &[u64], case: impl Fn(&mut Rng)) {
+pub fn run(target: &'static str, found: &[u64], mut case: impl FnMut(&mut Rng)) {
     let seconds = number("RAID_FUZZ_SECONDS").unwrap_or(2);
     let first = match std::env::var("RAID_FUZZ_SEED").is_ok_and(|seed| seed == "fresh") {
         true => SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64,
@@ -53,7 +53,7 @@ pub fn run(target: &'static str, found: &[u64], case: impl Fn(&mut Rng)) {
     let (begin, mut cases) = (Instant::now(), 0u64);
     let mut play = |seed| {
         at.store(seed, Ordering::Relaxed);
-        one(target, seed, &case);
+        one(target, seed, &mut case);
         alive.send(()).expect("the watcher waits");
         cases += 1;
     };
@@ -67,7 +67,7 @@ pub fn run(target: &'static str, found: &[u64], case: impl Fn(&mut Rng)) {
     println!("{target}: {cases} cases");
 }
 
-fn one(target: &str, seed: u64, case: &impl Fn(&mut Rng)) {
+fn one(target: &str, seed: u64, case: &mut impl FnMut(&mut Rng)) {
     let before = meter::begin();
     let outcome = catch_unwind(AssertUnwindSafe(|| case(&mut Rng::new(seed))));
     let peak = meter::peak(before);
