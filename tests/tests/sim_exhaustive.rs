@@ -68,7 +68,7 @@ const FAILURE: &[Step] = &[
     Write(2, 9),
     Wait,
     Flush,
-    Wait,
+    Quiet,
     Add,
     Write(9, 3),
     Wait,
@@ -81,6 +81,14 @@ const FAILURE: &[Step] = &[
 /// A member is replaced while it serves.
 const REPLACEMENT: &[Step] =
     &[Write(0, 4), Add, Wait, Replace(0), Write(3, 8), Flush, Wait, Write(24, 3), Quiet, Stop];
+
+/// For arrays with a log, which are tried without each of their members, too: few writes, so that
+/// all of it takes seconds.
+const LOGGED: &[Step] = &[Write(0, 3), Write(14, 6), Flush, Wait, Write(2, 9), Wait, Quiet, Stop];
+
+/// The same with a member that fails in the middle.
+const LOGGED_FAILURE: &[Step] =
+    &[Write(0, 4), Flush, Wait, Fail(1), Write(2, 9), Wait, Flush, Wait, Add, Wait, Quiet, Stop];
 
 fn run(kinds: &[Kind], beside: Beside, steps: &[&[Step]]) {
     let mut all = Tally::default();
@@ -99,8 +107,8 @@ fn run(kinds: &[Kind], beside: Beside, steps: &[&[Step]]) {
         }
     }
     println!("{beside:?}: {all:?}");
-    let fails = steps.contains(&FAILURE);
-    assert_eq!(all.degraded > 0, fails, "{all:?}");
+    let fails = steps.iter().any(|steps| steps.contains(&Fail(1)));
+    assert!(all.degraded > 0 || !fails, "{all:?}");
     // Half of the restarts and more must get through, or nothing was tried.
     assert!(all.refused * 2 < all.restarts, "{all:?}");
 }
@@ -142,12 +150,12 @@ fn raid_10_with_a_bitmap() {
 
 #[test]
 fn partial_parity_log() {
-    run(&[(5, 2, 3)], Beside::Ppl, ALL);
+    run(&[(5, 2, 3)], Beside::Ppl, &[LOGGED, LOGGED_FAILURE]);
 }
 
 #[test]
 fn write_journal() {
-    run(&[(5, 2, 3), (6, 2, 4)], Beside::Journal, &[WRITES, FAILURE]);
+    run(&[(5, 2, 3), (6, 2, 4)], Beside::Journal, &[LOGGED, LOGGED_FAILURE]);
 }
 
 #[test]
