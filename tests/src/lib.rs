@@ -13,9 +13,11 @@
 //! 8. [`cli`]: the command line, run in a folder of members.
 //! 9. [`served`]: arrays served by the command, [`blocks`] written to them; [`redundancy`]: is
 //!    their parity right?
+//! 10. [`fuzz`]: hostile input by the thousand, with time and memory bounded.
 
 pub mod blocks;
 pub mod cli;
+pub mod fuzz;
 pub mod guards;
 pub mod guest;
 pub mod images;

@@ -341,7 +341,7 @@ fn begun_by_us(life: &Life, left: Left, random: &mut Random) -> Middle {
         life::add(&array, &life.row, spare, 0x5a);
     }
     if life.begun == Begun::Replacement {
-        array.manage(Manage::Replace(life::device_in(&array, life.slot))).unwrap();
+        array.manage(Manage::Replace(life::device_in(&array, life.slot), None)).unwrap();
     }
     life::until_begun(&array, life.begun.kind(), 8);
     expected.write(&array, 2, random);
