@@ -315,7 +315,7 @@ fn begun_by_us(life: &Life, left: Left, random: &mut Random) -> Middle {
         }
     }
     let bitmap = life.bitmap && (left == Left::Stopped || life.is_lame());
-    let bitmap = bitmap.then(|| NewBitmap { chunk_bytes: Some(64 << 10) });
+    let bitmap = bitmap.then_some(NewBitmap { chunk_bytes: Some(64 << 10) });
     ours::make_with(&life.row, &life.members, USED, !resync, bitmap);
     let supply = Supply::new();
     let mut devices: Vec<Shared> = ours::open(&life.members);
