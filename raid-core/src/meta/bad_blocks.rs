@@ -36,7 +36,7 @@ pub fn parse(log: &[u8], shift: u8) -> Result<Vec<(Sectors, Sectors)>> {
             break;
         }
         let (at, len) = (u128::from(entry >> 10) << shift, (entry & 0x3ff) << shift);
-        if at >= SECTORS_END {
+        if at + u128::from(len) > SECTORS_END {
             return Err(damaged("a bad block lies beyond every device"));
         }
         if len > 0 {
@@ -85,4 +85,18 @@ pub fn joined(mut runs: Vec<(Sectors, Sectors)>) -> Vec<(Sectors, Sectors)> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_beyond_every_device_is_refused() {
+        let end = SECTORS_END as u64;
+        for (at, len, fits) in [(end - 33, 33, true), (end - 33, 34, false), (end - 1, 1, true)] {
+            let log = (at << 10 | len).to_le_bytes();
+            assert_eq!(parse(&log, 0).is_ok(), fits, "{at} {len}");
+        }
+    }
 }

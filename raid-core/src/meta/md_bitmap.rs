@@ -30,8 +30,9 @@ const VERSION_LE: u32 = 4;
 const WRITE_BEHIND_MAX: u32 = 16383;
 /// `BITMAP_STALE` of the kernel: the bits cannot be trusted.
 const STATE_STALE: u32 = 2;
-/// A bitmap that would take more is nonsense (mdadm gives it at most 128 KiB).
-const BYTES_MAX: u64 = 1 << 30;
+/// A bitmap that would take more is nonsense (mdadm gives it at most 128 KiB), and what is known of
+/// each bit takes memory.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Byte offsets of the fields.
 mod field {
@@ -264,6 +265,7 @@ mod tests {
             (4, &[9], "version"),
             (8, &[8], "another array"),
             (47, &[9], "cover"),
+            (43, &[0x40], "cover"),
             (52, &[0, 1, 0, 0], "power of two"),
             (52, &[1, 2, 0, 0], "power of two"),
             (56, &[0], "sweep"),

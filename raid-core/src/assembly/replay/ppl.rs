@@ -115,12 +115,15 @@ impl Log<'_> {
             code::xor(&[&old, &unit], &mut parity);
             is_touched = true;
         }
+        if !is_touched {
+            // Nothing was written in this row, and it may lie beyond the array.
+            return Ok(());
+        }
         let stripe = layout.stripe(layout.locate(strip.at + row));
         let within = (strip.at + row - stripe.start).rem(stripe.len);
         let p = stripe.units.iter().find(|unit| unit.role == Role::P);
         match p.filter(|p| p.slot == self.slot) {
-            Some(p) if is_touched => members.write(p.slot, p.at + within, &parity),
-            Some(_) => Ok(()),
+            Some(p) => members.write(p.slot, p.at + within, &parity),
             None => Err(nonsense(entry)),
         }
     }

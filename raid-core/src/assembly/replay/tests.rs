@@ -395,6 +395,27 @@ fn a_torn_log_speaks_of_writes_that_had_not_begun() {
 }
 
 #[test]
+fn an_entry_at_the_end_of_the_array_has_rows_beyond_it() {
+    let mut bench = Bench::new(5, 3, false, 2);
+    let (size, len) = (bench.layout.shape().size, Sectors(4));
+    let at = size - len;
+    let stripe = bench.layout.stripe(bench.layout.locate(at));
+    let holder = stripe.units.iter().find(|unit| unit.role == Role::P).unwrap().slot;
+    // As it is on the members already: a chunk of partial parity, of which a part says something.
+    let units = bench.units(stripe.start, Sectors::ZERO, CHUNK);
+    let parity = units[0].3[(CHUNK - len).len()..].to_vec();
+    let parity = [parity, vec![0; (CHUNK - len).len()]].concat();
+    let checksum = md_ppl::checksum(&parity);
+    let entry = Entry { at, parity: CHUNK, data: len, slot: holder, checksum };
+    let header = Header { generation: 1, entries: vec![entry] };
+    let bytes = [md_ppl::emit(&header, &UUID).unwrap(), parity].concat();
+    let area = bench.creation.members[holder.index()].member.ppl.unwrap();
+    write_at(&*bench.devices[holder.index()], area.at, &bytes).unwrap();
+    bench.mark_dirty();
+    bench.check_all("an entry at the end");
+}
+
+#[test]
 fn the_kernels_rule_says_when_the_array_is_clean() {
     let mut bench = Bench::new(5, 3, false, 7);
     bench.mark_dirty();

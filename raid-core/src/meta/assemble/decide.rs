@@ -120,7 +120,10 @@ impl<'a> Table<'a> {
         } else if rank::is_stale(&entry, &self.freshest) {
             self.stale.push(entry);
             self.verdicts.set(index, Fate::Out, words::behind(&entry, &self.freshest));
-        } else if index != self.freshest.index && entry.calls_failed(&self.freshest) {
+        } else if index != self.freshest.index
+            && entry.calls_failed(&self.freshest)
+            && !entry.never_met(&self.freshest)
+        {
             let why = format!("it reports {} as failed: it ran without it", self.freshest.name);
             self.verdicts.set(index, Fate::Out, why);
         } else {
@@ -166,7 +169,20 @@ impl<'a> Table<'a> {
             self.verdicts.set(entry.index, Fate::Replacement(slot), why);
             return Ok(());
         }
-        if let Some((other, _)) = self.seats.get(slot.index()).copied().flatten() {
+        let other = self.seats.get(slot.index()).copied().flatten().map(|(other, _)| other);
+        if let Some(newcomer) = [Some(entry), other].into_iter().flatten().find(Entry::is_unaware)
+            && let Some(other) = other
+        {
+            // It was about to replace the other, and neither is told: it waits as before.
+            self.spares.push(newcomer);
+            let why = "it was about to take over; the old member serves";
+            self.verdicts.set(newcomer.index, Fate::Spare, why);
+            if newcomer.index == other.index {
+                self.take(entry, slot, entry.recovery());
+            }
+            return Ok(());
+        }
+        if let Some(other) = other {
             let reason = format!(
                 "{} and {} both claim slot {slot} with events {} and {}; give only one of them",
                 other.name,
@@ -177,8 +193,7 @@ impl<'a> Table<'a> {
             return Err(self.refuse(ErrorKind::Refused, reason));
         }
         // The map counts it, but its own superblock was not told yet: a rebuild had just begun.
-        let unaware = !matches!(entry.own_role(), DeviceRole::Active(_));
-        let position = entry.recovery().or(unaware.then_some(Sectors::ZERO));
+        let position = entry.recovery().or(entry.is_unaware().then_some(Sectors::ZERO));
         self.take(entry, slot, position);
         Ok(())
     }
@@ -364,6 +379,9 @@ impl<'a> Table<'a> {
         let resync = self.resync().filter(|_| !self.mark_clean);
         let mut array = self.array().clone();
         array.resync = resync;
+        // A power cut can fall between a journal's superblock and those of the members.
+        let journal_events = self.journal.map_or(0, |entry| entry.events());
+        array.events = array.events.max(journal_events);
         self.clear_absent(&mut array);
         let seats = self.seats.into_iter().map(|seat| seat.map(|(e, state)| into_seat(e, state)));
         let replacing = self.replacing.into_iter().map(|(slot, entry)| {

@@ -53,11 +53,20 @@ impl Entry<'_> {
     /// numbers beyond the slots, and are nobody in older maps.
     pub fn ran_without(&self, other: &Entry<'_>) -> bool {
         let DeviceRole::Active(slot) = other.own_role() else { return false };
+        let held = self.found.array.roles.contains(&DeviceRole::Active(slot));
+        self.calls_failed(other) && !held && !self.never_met(other)
+    }
+
+    /// True if the member's map is from before `other` joined.
+    pub fn never_met(&self, other: &Entry<'_>) -> bool {
         let array = &self.found.array;
-        let unknown = other.number() >= u32::from(array.slots)
-            && array.role(other.number()) == DeviceRole::Spare;
-        let held = array.roles.contains(&DeviceRole::Active(slot));
-        self.calls_failed(other) && !held && !unknown
+        other.number() >= u32::from(array.slots) && array.role(other.number()) == DeviceRole::Spare
+    }
+
+    /// True if the member's own superblock was not told yet that it has a place: what is to be in
+    /// it is not there.
+    pub fn is_unaware(&self) -> bool {
+        !matches!(self.own_role(), DeviceRole::Active(_))
     }
 }
 

@@ -201,6 +201,25 @@ fn bent(level: i32, slots: usize, f: impl for<'a> Fn(&'a mut Images) -> &'a mut 
     images
 }
 
+/// The power went when only the device that is to fill slot 1 had been told so.
+fn newcomer() -> Images {
+    let mut images = array(5, 4);
+    images.all(field::RAID_DISKS, &[3]).events(&[9, 1, 9, 10]).calls(3, 3, 1).calls(3, 1, FAULTY);
+    [0, 2].into_iter().for_each(|member| {
+        images.calls(member, 1, FAULTY).calls(member, 3, SPARE);
+    });
+    images.recovering(3, 0);
+    images
+}
+
+/// The power went when only one member had been told that device 2 is to replace it.
+fn relief() -> Images {
+    let mut images = array(1, 3);
+    images.all(field::RAID_DISKS, &[2]).events(&[10, 9, 9]).calls(0, 2, 0);
+    images.calls(1, 2, SPARE).calls(2, 2, SPARE);
+    images
+}
+
 const SPARE: u16 = 0xffff;
 const FAULTY: u16 = 0xfffe;
 
@@ -209,6 +228,9 @@ cases! {
     one_event_behind_is_fresh: bent(5, 3, |a| a.events(&[10, 10, 9])), [], "" => "[UUU]";
     two_events_behind_is_stale: bent(5, 3, |a| a.events(&[10, 10, 8])), [], "" => "Degraded";
     stale_stays_out: bent(5, 3, |a| a.events(&[10, 10, 8])), [], "degraded" => "[UU_]";
+    a_newcomer_told_first_does_not_make_the_others_strangers:
+        newcomer(), [], "degraded" => "[UrU]";
+    a_replacement_told_last_waits_as_a_spare: relief(), [], "" => "[UU] spare";
     behind_and_stale: bent(5, 3, |a| a.events(&[10, 9, 8])), [], "degraded" => "[UU_]";
     two_stale_is_dead: bent(5, 3, |a| a.events(&[10, 8, 7])), [], "degraded" => "Dead";
     force_takes_the_newest_stale:
@@ -401,6 +423,12 @@ fn a_replacement_is_recognised_and_serves_when_the_old_member_is_gone() {
     assert_eq!(assembly.replacements.len(), 1);
     images.patch(3, field::FEATURES, &0x12u32.to_le_bytes());
     assert_eq!(images.outcome(&[1], "degraded"), "[U_U]");
+}
+
+#[test]
+fn events_do_not_go_back_behind_the_journals() {
+    let assembly = journaled(&[9, 9, 9, 10]).assemble(&[], "").unwrap();
+    assert_eq!((assembly.array.events, assembly.journal.is_some()), (10, true));
 }
 
 #[test]
