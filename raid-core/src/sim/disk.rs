@@ -116,11 +116,44 @@ impl Disk {
         Ok(())
     }
 
+    /// Writes that a power cut may undo, in whole or in part.
+    pub fn unsynced(&self) -> usize {
+        self.unsynced.len()
+    }
+
+    /// A write is on its way to the medium and not answered yet: it may survive a power cut.
+    pub fn receive(&mut self, at: Sectors, data: Vec<u8>) {
+        if !self.vanished {
+            self.written += 1;
+            self.unsynced.push(Write { number: self.written, at, data });
+        }
+    }
+
+    /// The power goes and comes back. `kept` is asked for each sector of each write that was not
+    /// flushed (by its number among those, the sector's in it, and the write's sectors).
+    pub fn cut(&mut self, mut kept: impl FnMut(usize, usize, usize) -> bool) {
+        for (number, write) in std::mem::take(&mut self.unsynced).into_iter().enumerate() {
+            let sectors = write.data.len() / SECTOR as usize;
+            for (index, sector) in write.data.chunks(SECTOR as usize).enumerate() {
+                if kept(number, index, sectors) {
+                    let at = (write.at + Sectors(index as u64)).len();
+                    self.durable[at..at + sector.len()].copy_from_slice(sector);
+                }
+            }
+        }
+        self.come_back();
+    }
+
+    fn come_back(&mut self) {
+        self.now.clone_from(&self.durable);
+        self.vanished = false;
+        self.bad.clear();
+    }
+
     /// The power goes, with `in_flight` writes not answered yet; then it comes back.
     pub fn crash(&mut self, in_flight: Vec<(Sectors, Vec<u8>)>, rng: &mut Rng) {
         for (at, data) in in_flight {
-            self.written += 1;
-            self.unsynced.push(Write { number: self.written, at, data });
+            self.receive(at, data);
         }
         for write in std::mem::take(&mut self.unsynced) {
             match rng.below(3) {
@@ -129,9 +162,7 @@ impl Disk {
                 _ => self.tear(&write, rng),
             }
         }
-        self.now.clone_from(&self.durable);
-        self.vanished = false;
-        self.bad.clear();
+        self.come_back();
     }
 
     /// Keeps some sectors of a write.

@@ -49,7 +49,7 @@ fn spared(world: &World, status: &Status, device: DeviceId) -> bool {
 }
 
 /// A new disk, a little larger or smaller than the others.
-fn add(world: &mut World, status: &Status, rng: &mut Rng) -> Option<Manage> {
+pub(super) fn add(world: &mut World, status: &Status, rng: &mut Rng) -> Option<Manage> {
     let spares = status.others.iter().filter(|m| m.state == State::Spare).count();
     let like = status.members.iter().flatten().find(|m| m.is_live())?;
     if spares >= SPARES {
@@ -103,7 +103,7 @@ fn back(world: &mut World, status: &Status) -> Option<Manage> {
     Some(Manage::Add { member: Box::new(member), back: Some((slot, found.array.events)) })
 }
 
-fn found(world: &World, disk: &Disk) -> Option<Found> {
+pub(super) fn found(world: &World, disk: &Disk) -> Option<Found> {
     let format = world.format();
     let at = (format.super_at)(disk.sectors())?;
     let bytes = &disk.bytes()[at.len()..at.len() + 4096];

@@ -4,12 +4,16 @@
 //! second and a failing seed replays exactly. Faults stay inside what the level must survive: a
 //! set of *doomed* slots is drawn that the layout survives without, and only these may lose
 //! reads, writes or themselves. So every complaint is a bug.
+//!
+//! [`story`] draws at random and goes far; [`exhaustive`] plays short histories and cuts the power
+//! at every moment of them.
 
 mod disk;
+pub mod exhaustive;
 mod life;
 mod oracle;
 mod rng;
-mod story;
+pub mod story;
 mod users;
 mod world;
 

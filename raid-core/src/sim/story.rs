@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
+pub(super) fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, String> {
     // Room for superblock, logs, bitmap and bad-block log, and little to copy at every start.
     let data_at = Sectors(if story.ppl { 2048 + 128 } else { 128 });
     let sectors = data_at + story.height;
@@ -228,7 +228,7 @@ fn scrub(
 }
 
 /// True if an array with parity was refused because it lacks a member and was not stopped.
-fn lame(code: Code, error: &crate::error::Error) -> bool {
+pub(super) fn lame(code: Code, error: &crate::error::Error) -> bool {
     matches!(code, Code::P | Code::PQ) && error.to_string().contains("dirty and degraded")
 }
 
@@ -303,7 +303,7 @@ fn crash(
 
 /// What a partial parity log is for: after a crash any one member may be lost, too, and all that
 /// was not being written is there.
-fn check_hole(
+pub(super) fn check_hole(
     story: &Story,
     disks: &[Disk],
     oracle: &Oracle,
@@ -347,13 +347,13 @@ fn log(story: &Story) -> Option<NewLog> {
 
 /// True if reads may be refused, or parity may be wrong for good: a member or a sector was lost
 /// before the resync was done.
-fn may_refuse(world: &World) -> bool {
+pub(super) fn may_refuse(world: &World) -> bool {
     let status = world.status();
     status.stats.resync_skipped > 0 || status.unsynced
 }
 
 /// Reads the whole array in pieces and hands each to `check`.
-fn read_all(
+pub(super) fn read_all(
     world: &mut World,
     rng: &mut Rng,
     mut check: impl FnMut(u64, &[u8]) -> Result<(), String>,
@@ -447,7 +447,7 @@ fn tolerated(layout: &dyn Layout, gone: &SlotSet) -> Vec<SlotSet> {
 }
 
 /// Every stripe encodes: copies agree, P and Q are those of the data.
-fn check_redundancy(world: &World) -> Result<(), String> {
+pub(super) fn check_redundancy(world: &World) -> Result<(), String> {
     let status = world.status();
     if status.unsynced {
         return Ok(());

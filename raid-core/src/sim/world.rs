@@ -193,6 +193,18 @@ impl World {
         seated.chain(self.beside).collect()
     }
 
+    /// The disks as they are in the moment of a power cut, before it is known what of the writes
+    /// that were not flushed survives it; those on their way are among them.
+    pub fn power_cut(&self) -> Vec<Disk> {
+        let mut disks = self.disks.clone();
+        for coming in self.coming.values() {
+            if let Coming::Io { device, at, io: Io::Write(data), .. } = coming {
+                disks[device.0].receive(*at, data.to_vec());
+            }
+        }
+        disks.into_iter().chain(self.beside.iter().cloned()).collect()
+    }
+
     fn take(&mut self, actions: Actions, rng: &mut Rng) {
         for action in actions {
             let (after, coming) = match action {
