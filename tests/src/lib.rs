@@ -11,8 +11,10 @@
 //! 7. [`volume`], [`mount`]: a volume in memory, and real mounts of it.
 //! 8. [`cli`]: the command line, run in a folder of members.
 //! 9. [`served`]: arrays served by the command; [`redundancy`]: is their parity right?
+//! 10. [`fuzz`]: hostile input by the thousand, with time and memory bounded.
 
 pub mod cli;
+pub mod fuzz;
 pub mod guards;
 pub mod guest;
 pub mod images;

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Longer than any of these programs takes; a hang must not hang the tests.
@@ -66,17 +66,22 @@ pub fn shell(line: &str) -> Output {
 pub fn run_command(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("LC_ALL", "C");
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let until = Instant::now() + PATIENCE;
-    // Output is small in these tests, so that the pipes cannot fill while we wait.
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            let _gone = child.kill();
-            panic!("{command:?} hangs");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let id = child.id() as libc::pid_t;
+    let (done, over) = std::sync::mpsc::channel();
+    // It is read while it runs, so that a long answer does not fill the pipe.
+    let waiter = std::thread::spawn(move || {
+        let output = child.wait_with_output();
+        // Nobody hears it where it came too late.
+        let _late = done.send(output);
+    });
+    let Ok(output) = over.recv_timeout(PATIENCE) else {
+        // SAFETY: a plain call with numbers; the process is ours and was not waited for.
+        unsafe { libc::kill(id, libc::SIGKILL) };
+        panic!("{command:?} hangs");
+    };
+    waiter.join().expect("it only waits");
+    output.unwrap()
 }
 
 /// Runs a program and expects success; answers what it printed.
