@@ -168,6 +168,9 @@ impl Engine {
             }
         }
         self.jobs.synced = self.unsynced.map(|below| Synced { below, skipped: Vec::new() });
+        if !self.read_only {
+            self.relieve(out);
+        }
         self.devices_changed(out);
     }
 

@@ -369,9 +369,21 @@ impl Engine {
             }
         }
         self.health.generation += 1;
+        let version = self.data_changed(out);
+        // The members must know that a replacement is complete before they hear that the one it
+        // replaces is out: a power cut between the two would leave neither.
+        match self.publisher.is_durable(version) {
+            true => self.relieve(out),
+            false => self.wait_durable(version, Waiter::Relieve),
+        }
+    }
+
+    /// Replacements that are complete, and known to be, take over.
+    pub(super) fn relieve(&mut self, out: &mut Actions) {
+        let mut relieved = false;
         for slot in (0..self.shape.slots).map(Slot) {
-            let complete =
-                self.health.replacements[slot.index()].take_if(|m| m.state == State::InSync);
+            let told = |m: &mut Member| m.state == State::InSync && m.record.recovery.is_none();
+            let complete = self.health.replacements[slot.index()].take_if(told);
             let Some(relief) = complete else { continue };
             if let Some(old) = self.health.slots[slot.index()].as_mut() {
                 old.state = State::Failed;
@@ -379,8 +391,11 @@ impl Engine {
                 self.array.set_role(number, DeviceRole::Faulty);
             }
             self.take_over(slot, relief);
+            relieved = true;
         }
-        self.data_changed(out);
+        if relieved {
+            self.changed(out);
+        }
     }
 
     /// Notes `len` sectors from `at` (from the data offset) of `device` as bad; false where it

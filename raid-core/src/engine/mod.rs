@@ -149,6 +149,8 @@ enum Waiter {
     Flush(Vec<AskId>),
     Log(DeviceId),
     Reply(AskId),
+    /// Replacements that are complete.
+    Relieve,
 }
 
 /// A write journal and where it goes on.
@@ -342,6 +344,7 @@ impl Engine {
             Waiter::Flush(asks) => self.flush_answered(asks, out),
             Waiter::Log(lane) => self.write_log(lane, out),
             Waiter::Reply(ask) => self.told(ask, out),
+            Waiter::Relieve => self.relieve(out),
         }
     }
 

@@ -329,10 +329,7 @@ fn restart(player: &Player<'_>, disks: Vec<Disk>, holes: bool) -> Result<Seen, S
 /// Parity that may be wrong and a member that is missing: only then nothing may be started.
 fn may_be_refused(player: &Player<'_>, code: Code, error: &crate::error::Error) -> bool {
     let steps = &player.history.steps;
-    // While a replacement takes over, the old member may be called failed already and the new one
-    // not be told yet that it is complete: md's superblocks leave that moment open.
-    let may_lack = |step: &Step| matches!(step, Step::Fail(_) | Step::Replace(_));
-    let was_degraded = steps.iter().any(may_lack);
+    let was_degraded = steps.iter().any(|step| matches!(step, Step::Fail(_)));
     was_degraded && !player.history.array.journal && story::lame(code, error)
 }
 
