@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 /// How often a taken mount point is looked at again.
 const RETRY: Duration = Duration::from_millis(20);
 
+/// A daemon writes its record in far less than so many pauses.
+const READS_MAX: usize = 10;
+const REREAD: Duration = Duration::from_millis(2);
+
 /// Longest record that is read: a mount with thousands of members fits.
 const RECORD_MAX: u64 = 4 << 20;
 
@@ -250,11 +254,18 @@ fn read(mountpoint: &Path, user: u32) -> Option<(PathBuf, Record)> {
         .find(|(_, record)| record.mountpoint == mountpoint)
 }
 
+/// A record that is being rewritten is read again.
 fn parse(path: &Path) -> Option<Record> {
-    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
-    let mut text = Vec::new();
-    file.take(RECORD_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    (0..READS_MAX).find_map(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(REREAD);
+        }
+        let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+        let Ok(file) = file else { return Some(None) };
+        let mut text = Vec::new();
+        file.take(RECORD_MAX).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok().map(Some)
+    })?
 }
 
 /// The directories in which `user` may have records, if nobody else can write there.

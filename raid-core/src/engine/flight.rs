@@ -57,6 +57,8 @@ pub(super) struct Flight {
     /// The log that speaks of this write, durably.
     pub lane: Option<DeviceId>,
     failed_reads: bool,
+    /// Its writes were sent.
+    committed: bool,
     locked: bool,
     generation: u64,
     trouble: Option<(ErrorKind, String)>,
@@ -78,6 +80,7 @@ impl Flight {
             marked: None,
             lane: None,
             failed_reads: false,
+            committed: false,
             locked: false,
             generation: 0,
             trouble: None,
@@ -398,6 +401,7 @@ impl Engine {
             self.touch(lane, receivers.iter().flat_map(|(_, devices)| devices.iter().copied()));
         }
         self.flights[id].pending = pending;
+        self.flights[id].committed = true;
         self.stats.member_writes += pending as u64;
         for (unit, devices) in receivers {
             if devices.is_empty() {
@@ -485,6 +489,9 @@ impl Engine {
             true => self.stripes.release(id, flight.band.stripe.no),
             false => Vec::new(),
         };
+        if flight.committed && flight.kind == Kind::Write && flight.trouble.is_some() {
+            self.tear(&flight.band);
+        }
         if flight.marked.is_some() {
             self.unmark(&flight.band, flight.trouble.is_some(), out);
         }

@@ -63,6 +63,9 @@ use std::sync::Arc;
 /// How long an array must be idle before it is marked clean: md's default `safe_mode_delay`.
 pub const SAFE_MODE_DELAY: Span = Span::millis(200);
 
+/// Places listed where a write failed half way.
+const TORN_MAX: usize = 1024;
+
 /// Why nothing is acknowledged that depends on a failure the survivors do not know of.
 const UNTOLD: &str = "a member failed, and the others could not be told before they failed, too";
 
@@ -225,6 +228,8 @@ pub struct Engine {
     asked_at: Instant,
     /// Numbers of devices that left.
     retired: Vec<u32>,
+    /// Where a write failed half way: redundancy is wrong there until the next start.
+    torn: Vec<(Sectors, Sectors)>,
     /// More members failed than the level survives.
     broken: bool,
     /// Why a flush failed on a member that cannot be spared.
@@ -278,6 +283,7 @@ impl Engine {
             clear_due: None,
             asked_at: Instant::default(),
             retired: Vec::new(),
+            torn: Vec::new(),
             trust_unsynced: setup.trust_unsynced,
             read_only: setup.read_only,
             dirty: false,
@@ -398,12 +404,26 @@ impl Engine {
         &self.health.slots
     }
 
+    /// A write on `band` failed: it may be on some members and not on others.
+    fn tear(&mut self, band: &crate::plan::Band) {
+        let range = self.position(band);
+        if self.torn.len() < TORN_MAX {
+            self.torn.push(range);
+        } else {
+            // Too many to list: everything is suspect.
+            self.torn = vec![(Sectors::ZERO, Sectors(u64::MAX))];
+        }
+    }
+
     /// True if redundancy of `band` is known to agree with its data.
     fn is_consistent(&self, band: &crate::plan::Band) -> bool {
+        let (from, to) = self.position(band);
+        if self.torn.iter().any(|&(at, end)| at < to && from < end) {
+            return false;
+        }
         if self.unsynced.is_none() || self.trust_unsynced {
             return true;
         }
-        let (from, to) = self.position(band);
         let unmarked = self.bitmap.as_ref().is_some_and(|b| !b.any_needed(from, to));
         unmarked || self.jobs.has_synced(from, to)
     }
