@@ -30,7 +30,7 @@ pub struct How {
 ///
 /// [`ErrorKind::Busy`], naming the users, if it is in use and `how` is not lazy.
 pub fn unmount(path: &Path, how: How, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let path = mountpoint::resolve(path)?;
+    let path = mountpoint::resolve_mounted(path)?;
     let entry = detach::ours(&path);
     let user = match &entry {
         Ok(entry) => entry.user.unwrap_or(0),

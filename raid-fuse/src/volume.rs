@@ -26,10 +26,12 @@ pub struct Facts {
 impl Facts {
     /// What is known of a started array.
     pub fn new(array: Arc<Array>, assembly: &Assembly, bitmap: Option<Bitmap>) -> Facts {
+        // They stay what they were: a slot may be filled since.
+        let warnings = make::warnings(assembly).into_iter();
         let background = Background {
             metadata: assembly.format.name.into(),
             bitmap,
-            warnings: make::warnings(assembly),
+            warnings: warnings.map(|text| format!("at the start: {text}")).collect(),
         };
         Facts { array, background }
     }

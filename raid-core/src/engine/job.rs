@@ -54,6 +54,16 @@ impl JobKind {
         }
     }
 
+    /// What somebody who wants it out of the way can do, to follow its word.
+    pub fn how_it_ends(self) -> &'static str {
+        match self {
+            JobKind::Resync | JobKind::Recovery => {
+                "wait for it (idle does not end what is due, frozen would)"
+            }
+            JobKind::Check | JobKind::Repair => "wait for it, or say idle",
+        }
+    }
+
     fn flight(self) -> Kind {
         match self {
             JobKind::Resync => Kind::Repair,

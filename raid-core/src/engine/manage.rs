@@ -278,7 +278,7 @@ impl Engine {
             SyncAction::Resync => self.jobs.resume(),
             SyncAction::Check | SyncAction::Repair => {
                 if let Some(kind) = current {
-                    let text = format!("{} is running; wait for it, or say idle", kind.word());
+                    let text = format!("{} is running; {}", kind.word(), kind.how_it_ends());
                     return Err(Error::new(ErrorKind::Busy, text));
                 }
                 let repair = action == SyncAction::Repair;

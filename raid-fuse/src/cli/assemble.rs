@@ -1,11 +1,11 @@
 //! `assemble --explain`: which members would serve, and why, without starting anything.
 //! `assemble --what-if` is [`what_if`]; `--update` rewrites what another machine needs.
 
-use super::start::{Choices, lens};
+use super::start::{Choices, dirt, lens};
 use super::{choice, diff, exit, members, out, what_if};
 use raid_core::assembly::{byte_order, layout_of};
 use raid_core::device::{OpenOptions, Shared};
-use raid_core::error::{Error, Result};
+use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::Level;
 use raid_core::meta::assemble::{Assembly, Candidate, Group, groups};
 use std::process::ExitCode;
@@ -70,9 +70,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.what_if {
         let Choices { degraded, force, overlay, .. } = &args.choices;
         if *degraded || *force || args.read_only || overlay.is_some() {
-            return Err(Error::invalid(
+            return Ok(exit::misuse(&Error::invalid(
                 "--what-if tries --degraded, --read-only and --force itself; leave them out",
-            ));
+            )));
         }
         return what_if::run(&what_if::Question {
             specs: &args.members,
@@ -97,8 +97,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return each(args, &all, &candidates, &devices);
     }
     let decided = args.choices.rehearse(&candidates, &devices, args.read_only);
+    let decided = decided.map_err(|error| match args.read_only {
+        true => error,
+        false => beyond_degraded(&args.choices, error, &candidates, &devices),
+    });
     let text = match &decided {
-        Ok(assembly) => text(assembly, args.choices.raid0_layout)?,
+        Ok(assembly) => text(assembly, args)?,
         Err(_) => String::new(),
     };
     out::print(&text)?;
@@ -125,8 +129,9 @@ fn each(
         choices.array.uuid = Some(group.uuid);
         let own: Vec<Shared> = group.members.iter().map(|&i| devices[i].clone()).collect();
         match choices.rehearse(&members::examine(&own), &own, args.read_only) {
-            Ok(assembly) => text.push_str(&indent(&self::text(&assembly, choices.raid0_layout)?)),
+            Ok(assembly) => text.push_str(&indent(&self::text(&assembly, args)?)),
             Err(error) => {
+                let error = beyond_degraded(&choices, error, &members::examine(&own), &own);
                 let kept = if failed { code } else { exit::code(&error) };
                 (code, failed) = (kept, true);
                 text.push_str(&indent(&refused(&error)));
@@ -181,9 +186,27 @@ fn update(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {
+/// An array that lacks members may be refused with --degraded, too: that is said at once.
+fn beyond_degraded(
+    choices: &Choices,
+    error: Error,
+    candidates: &[Candidate],
+    devices: &[Shared],
+) -> Error {
+    let mut choices = choices.clone();
+    if error.kind != ErrorKind::Degraded || choices.degraded {
+        return error;
+    }
+    choices.degraded = true;
+    match choices.rehearse(candidates, devices, false) {
+        Err(refused) if refused.kind == ErrorKind::Refused => refused,
+        _ => error,
+    }
+}
+
+fn text(assembly: &Assembly, args: &Args) -> Result<String> {
     let mut array = assembly.array.clone();
-    if let (0, Some(word)) = (array.level, raid0_layout) {
+    if let (0, Some(word)) = (array.level, args.choices.raid0_layout) {
         array.layout = word;
     }
     let layout = layout_of(&array, &lens(assembly))?;
@@ -200,5 +223,8 @@ fn text(assembly: &Assembly, raid0_layout: Option<u32>) -> Result<String> {
         array.slots,
         super::amount::human(layout.shape().size.bytes())
     ));
+    if let Some(dirt) = dirt(assembly, args.read_only) {
+        text.push_str(&format!("note: {dirt}\n"));
+    }
     Ok(text)
 }

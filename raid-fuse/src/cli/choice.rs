@@ -34,10 +34,13 @@ impl Choice {
         match (&self.name, found.as_slice()) {
             (_, [only]) => Ok(Some(only.uuid)),
             (None, []) => Ok(None),
-            (Some(name), []) => Err(Error::invalid(format!(
-                "no member given is of an array called {name:?}{}",
-                members_of(&all, candidates)
-            ))),
+            (Some(name), []) => Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "no member given is of an array called {name:?}{}",
+                    there_are(&all, candidates)
+                ),
+            )),
             (_, several) => Err(Error::new(
                 ErrorKind::Refused,
                 format!(
@@ -51,11 +54,15 @@ impl Choice {
     }
 }
 
-/// Each array with its members.
-fn members_of(groups: &[Group], candidates: &[Candidate]) -> String {
-    let lines = groups.iter().map(|group| format!("\n  {}", line(group, candidates)));
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("; there are:{lines}") }
+/// All there are, with the command for each.
+fn there_are(groups: &[Group], candidates: &[Candidate]) -> String {
+    match groups {
+        [] => ", nor of any other".into(),
+        some => {
+            let some: Vec<&Group> = some.iter().collect();
+            format!("; there are:{}", commands(&some, candidates))
+        }
+    }
 }
 
 /// `raid5 "home" of a, b, c`.

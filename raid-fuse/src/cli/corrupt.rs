@@ -4,8 +4,9 @@
 //! superblock, bitmap and bad-block log stay whole, so that what is tested is the data. The seed
 //! makes it repeatable.
 
+use super::choice::Choice;
 use super::offline::{Offline, plural};
-use super::start::{parse_uuid, tell};
+use super::start::tell;
 use super::{out, values};
 use raid_core::device::{OpenOptions, read_at, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
@@ -49,9 +50,8 @@ pub struct Args {
     /// Really destroy data
     #[arg(long)]
     force: bool,
-    /// Only members of this array
-    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
-    uuid: Option<[u8; 16]>,
+    #[command(flatten)]
+    array: Choice,
 }
 
 /// More is not silent corruption any more.
@@ -73,8 +73,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "this destroys data on purpose; nothing was changed. To do it: add --force",
         ));
     }
-    let options = Options { uuid: args.uuid, degraded: true, ..Options::default() };
-    let offline = Offline::open(&args.members, &OpenOptions::default(), &options)?;
+    let options = Options { degraded: true, ..Options::default() };
+    let offline = Offline::open(&args.members, &OpenOptions::default(), &args.array, &options)?;
     tell(&offline.assembly, true);
     let member = offline.target.members.get(usize::from(args.slot)).and_then(Option::as_ref);
     let member = member.ok_or_else(|| {

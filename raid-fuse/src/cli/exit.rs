@@ -11,7 +11,8 @@ Exit codes of all commands:
    1  failed; status: degraded; check: mismatches; examine, scan: there is no array
    2  too few members to serve the data, or a loss that takes data with it
    3  members are missing and --degraded was not given
-   4  refused: needs --force, another name or a choice; status: it could not be found out
+   4  refused: needs --force, another name or a choice; nothing is mounted there; check, repair:
+      nothing could be compared; status: it could not be found out
    5  somebody else holds a member or the mount point
   64  the command line makes no sense";
 
@@ -23,6 +24,8 @@ pub const MISMATCH: u8 = 1;
 pub const DEAD: u8 = 2;
 /// `status`: it could not be found out.
 pub const UNKNOWN: u8 = 4;
+/// `check`: nothing could be compared.
+pub const NOTHING_COMPARED: u8 = 4;
 
 /// The command line makes no sense (`EX_USAGE` of sysexits.h).
 pub const USAGE: u8 = 64;
@@ -34,6 +37,17 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         (false, Ok(())) => ExitCode::SUCCESS,
         (false, Err(_)) => ExitCode::FAILURE,
         (true, _) => ExitCode::from(USAGE),
+    }
+}
+
+/// As [`usage`], but what was typed may be mdadm's language: then that is said.
+pub fn mdadm_or_usage(said: Option<String>, error: &clap::Error) -> ExitCode {
+    match said {
+        None => usage(error),
+        Some(line) => {
+            out::note(&line);
+            ExitCode::from(USAGE)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use raid_core::device::file::{Direct, identity_of};
 use raid_core::device::{self, OpenOptions, Shared, cow::CowDevice};
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::Candidate;
+pub use raid_core::meta::assemble::quoted;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,16 +128,6 @@ pub fn random_id() -> Result<[u8; 16]> {
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut id));
     read.map_err(|error| Error::io("/dev/urandom, for a new id", error))?;
     Ok(id)
-}
-
-/// Words for a shell line: those that need quotes get them.
-pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "_-./:,+@=%".contains(c);
-    let quote = |word: &str| match !word.is_empty() && word.chars().all(safe) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    words.into_iter().map(quote).collect::<Vec<String>>().join(" ")
 }
 
 /// True if `path` is a directory, or a mount whose daemon died.

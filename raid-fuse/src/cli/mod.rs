@@ -43,13 +43,14 @@ mod geometry;
 mod info;
 mod layout;
 mod map;
+mod mdadm;
 mod meaning;
 mod parity;
 mod survives;
 mod values;
 mod what_if;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use raid_core::error::Result;
 use std::process::ExitCode;
 
@@ -130,6 +131,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() => return exit::mdadm_or_usage(mdadm_said(), &error),
         Err(error) => return exit::usage(&error),
     };
     let failed = match &cli.command {
@@ -137,6 +139,13 @@ pub fn main() -> ExitCode {
         _ => exit::failure,
     };
     run(cli.command).unwrap_or_else(|error| failed(&error))
+}
+
+/// The answer to somebody who typed mdadm's words.
+fn mdadm_said() -> Option<String> {
+    let typed = std::env::args_os().skip(1);
+    let typed: Vec<String> = typed.map(|word| word.to_string_lossy().into_owned()).collect();
+    mdadm::answer(&typed, &Cli::command())
 }
 
 impl Command {

@@ -184,9 +184,10 @@ fn no_report(path: &Path, error: std::io::Error) -> Error {
         return Error::new(ErrorKind::Io, text);
     }
     match error.kind() {
-        std::io::ErrorKind::NotFound => Error::invalid(format!(
-            "nothing of ours is mounted on {shown}; give the mount point or the members"
-        )),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::new(
+            ErrorKind::Refused,
+            format!("nothing of ours is mounted on {shown}; give the mount point or the members"),
+        ),
         _ => Error::io(shown, error),
     }
 }

@@ -1,6 +1,7 @@
 //! Members of an array that does not run, opened to be compared, and words that commands about
 //! them share.
 
+use super::choice::Choice;
 use super::{members, values};
 use raid_core::assembly;
 use raid_core::device::{OpenOptions, Shared};
@@ -26,10 +27,17 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Opens the members as `how` says and decides as `options` say. Nothing is written.
-    pub fn open(specs: &[String], how: &OpenOptions, options: &Options) -> Result<Offline> {
+    /// Opens the members as `how` says and decides as `options` say for the array that is
+    /// meant. Nothing is written.
+    pub fn open(
+        specs: &[String],
+        how: &OpenOptions,
+        array: &Choice,
+        options: &Options,
+    ) -> Result<Offline> {
         let devices = members::open(specs, how, None)?;
-        Offline::on(&devices, options)
+        let uuid = array.of(&members::examine(&devices))?;
+        Offline::on(&devices, &Options { uuid, ..options.clone() })
     }
 
     /// The same with devices that are open already.

@@ -3,9 +3,10 @@
 //! Everything that is to be written is known before it is written, and told. Without a word about
 //! whom to believe it is md's `repair`: data over parity, the first copy over the others.
 
+use super::choice::Choice;
 use super::offline::{Offline, Progress, place, plural, role, short, want_all};
 use super::scrub_online::{self, Scrub};
-use super::start::{parse_uuid, tell};
+use super::start::tell;
 use super::{exit, members, out};
 use raid_core::device::{OpenOptions, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ Examples:
   raid-fuse repair --majority a.img b.img c.img (RAID 1, 10: most copies are right)
 
 Exit codes: 0 everything agrees now, 1 something was left alone, 3 members are missing, 4 refused
-(a resync is due), 5 in use.")]
+(a resync is due, or there is no redundancy), 5 in use.")]
 pub struct Args {
     /// Files or block devices, all of the array, in any order
     #[arg(required = true, value_name = "MEMBER|MOUNTPOINT")]
@@ -50,9 +51,8 @@ pub struct Args {
     /// Places to tell of
     #[arg(long, value_name = "K", default_value_t = SHOWN)]
     show: u64,
-    /// Only members of this array
-    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
-    uuid: Option<[u8; 16]>,
+    #[command(flatten)]
+    array: Choice,
     /// A mounted array: wait for the end, and tell what was found
     #[arg(long, short)]
     wait: bool,
@@ -67,17 +67,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             (args.dry_run, "--dry-run"),
             (args.locate, "--locate"),
             (args.majority, "--majority"),
-            (args.uuid.is_some(), "--uuid"),
+            (args.array.uuid.is_some(), "--uuid"),
+            (args.array.name.is_some(), "--name"),
         ];
-        scrub_online::refuse_options(&given)?;
-        return scrub_online::start(Path::new(only), Scrub::Repair, args.wait);
+        return match scrub_online::refuse_options(&given) {
+            Some(code) => Ok(code),
+            None => scrub_online::start(Path::new(only), Scrub::Repair, args.wait),
+        };
+    }
+    if let Some(code) = scrub_online::refuse_wait(args.wait) {
+        return Ok(code);
     }
     let how = match args.dry_run {
         true => OpenOptions::reading(),
         false => OpenOptions::default(),
     };
-    let options = Options { uuid: args.uuid, read_only: args.dry_run, ..Options::default() };
-    let offline = Offline::open(&args.members, &how, &options).map_err(want_all)?;
+    let options = Options { read_only: args.dry_run, ..Options::default() };
+    let offline = Offline::open(&args.members, &how, &args.array, &options).map_err(want_all)?;
     check_state(&offline)?;
     tell(&offline.assembly, true);
     let policy = policy(args, &offline)?;

@@ -1,7 +1,7 @@
 //! `replace`: another device takes over from a member while that still serves.
 
 use super::fail::NAMES;
-use super::online;
+use super::{exit, online};
 use crate::control::Request;
 use raid_core::error::{Error, Result};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.with.len() > args.members.len() {
         let (new, old) = (args.with.len(), args.members.len());
         let text = format!("{new} devices with --with for {old} members: give one for each");
-        return Err(Error::invalid(text));
+        return Ok(exit::misuse(&Error::invalid(text)));
     }
     for (index, member) in args.members.iter().enumerate() {
         let with = args.with.get(index).map(|with| online::named(with));

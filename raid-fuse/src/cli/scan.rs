@@ -1,6 +1,6 @@
 //! `scan`: which arrays are in these files and folders, and what the rest is.
 
-use super::{examine, members, out};
+use super::{examine, members, out, start};
 use raid_core::assembly::{self, Content, survives};
 use raid_core::error::ErrorKind;
 use raid_core::error::Result;
@@ -84,6 +84,8 @@ struct Array {
     slots: Option<u16>,
     /// Why it cannot be started as it is.
     refusal: Option<(ErrorKind, String)>,
+    /// It was not stopped cleanly, and has redundancy to be made right.
+    dirty: bool,
 }
 
 impl Scan {
@@ -185,16 +187,44 @@ impl Scan {
         let slots = newest.record.as_ref().ok().map(|found| found.array.slots);
         let options = Options { uuid: Some(uuid), ..Options::default() };
         let decided = assemble(&self.candidates, &options, &survives);
-        let (verdicts, refusal) = match decided {
-            Ok(assembly) => (assembly.verdicts, None),
-            Err(Refusal { kind, reason, verdicts }) => (verdicts, Some((kind, reason))),
+        let (verdicts, refusal, dirty) = match decided {
+            Ok(assembly) => {
+                let dirty = start::needs_resync(&assembly);
+                (assembly.verdicts, None, dirty)
+            }
+            Err(Refusal { kind, reason, verdicts }) => {
+                let (refusal, dirty) = self.without_missing(uuid, (kind, reason));
+                (verdicts, Some(refusal), dirty)
+            }
         };
         let belongs = |candidate: &Candidate| {
             candidate.sightings.iter().any(|sighting| sighting.identity().uuid == uuid)
         };
         let pairs = verdicts.into_iter().zip(&self.candidates);
         let members = pairs.filter(|(_, candidate)| belongs(candidate)).map(|pair| pair.0);
-        Array { identity: newest.identity(), members: members.collect(), slots, refusal }
+        let (identity, members) = (newest.identity(), members.collect());
+        Array { identity, members, slots, refusal, dirty }
+    }
+
+    /// What becomes of an array that lacks members, once the user says --degraded: that alone
+    /// may not do. And whether it is dirty.
+    fn without_missing(
+        &self,
+        uuid: [u8; 16],
+        refusal: (ErrorKind, String),
+    ) -> ((ErrorKind, String), bool) {
+        if refusal.0 != ErrorKind::Degraded {
+            return (refusal, false);
+        }
+        let options = Options { uuid: Some(uuid), degraded: true, ..Options::default() };
+        match assemble(&self.candidates, &options, &survives) {
+            Ok(assembly) => (refusal, start::needs_resync(&assembly)),
+            Err(Refusal { kind, reason, .. }) => {
+                let looking = Options { read_only: true, ..options };
+                let decided = assemble(&self.candidates, &looking, &survives);
+                ((kind, reason), decided.is_ok_and(|assembly| start::needs_resync(&assembly)))
+            }
+        }
     }
 
     /// Candidates none of whose superblocks can be believed.
@@ -250,7 +280,12 @@ impl Array {
             None | Some(ErrorKind::Degraded | ErrorKind::Dead) => {
                 self.members.iter().filter(serves).count()
             }
-            Some(_) => self.members.len(),
+            Some(_) => {
+                let waits = |v: &&Verdict| {
+                    matches!(v.fate, Fate::Journal | Fate::Spare | Fate::Replacement(_))
+                };
+                self.members.len() - self.members.iter().filter(waits).count()
+            }
         }
     }
 
@@ -264,9 +299,10 @@ impl Array {
 
     /// `startable`, or how, or why not.
     fn verdict(&self) -> String {
+        let dirty = if self.dirty { "; dirty: a resync runs once it is mounted" } else { "" };
         match &self.refusal {
-            None => "startable".into(),
-            Some((ErrorKind::Degraded, _)) => "startable with --degraded".into(),
+            None => format!("startable{dirty}"),
+            Some((ErrorKind::Degraded, _)) => format!("startable with --degraded{dirty}"),
             Some((_, reason)) => format!("not startable: {reason}"),
         }
     }
@@ -310,6 +346,7 @@ impl Array {
             "events": self.identity.events,
             "startable": self.refusal.is_none() || degraded,
             "degraded": degraded,
+            "dirty": self.dirty,
             "reason": self.refusal.as_ref().map(|(_, reason)| reason),
             "members": self.members.iter().map(member).collect::<Vec<Json>>(),
         })

@@ -186,9 +186,20 @@ pub fn tell(assembly: &Assembly, read_only: bool) {
     let left = assembly.verdicts.iter().filter(|v| !matches!(v.fate, Fate::In(_)));
     left.for_each(|verdict| out::note(&verdict.to_string()));
     assembly.warnings.iter().for_each(|warning| out::note(warning));
-    if let Some(from) = assembly.array.resync.filter(|_| assembly.array.has_redundancy()) {
-        out::note(&resync(&assembly.array, from, read_only || assembly.read_only));
+    if let Some(text) = dirt(assembly, read_only) {
+        out::note(&text);
     }
+}
+
+/// Whether a resync is due.
+pub fn needs_resync(assembly: &Assembly) -> bool {
+    assembly.array.resync.is_some() && assembly.array.has_redundancy()
+}
+
+/// What an array that was not stopped cleanly needs; nothing for one that was.
+pub fn dirt(assembly: &Assembly, read_only: bool) -> Option<String> {
+    let from = assembly.array.resync.filter(|_| needs_resync(assembly))?;
+    Some(resync(&assembly.array, from, read_only || assembly.read_only))
 }
 
 /// What an array that is dirty needs.

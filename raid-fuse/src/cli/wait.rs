@@ -1,9 +1,10 @@
 //! `wait`: until no job of a mounted array runs.
 
 use super::amount::human;
+use super::members::quoted;
 use super::online::report;
 use super::out;
-use crate::report::{Report, Resync};
+use crate::report::{Health, Member, Report, Resync};
 use raid_core::error::{Error, ErrorKind, Result};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -30,8 +31,8 @@ Examples:
   raid-fuse add /mnt/a new.img && raid-fuse wait /mnt/a
 
 Exit codes: 0 no job runs (any more) and none is needed; 1 a job is needed but cannot run: the
-message says why; 2 too few members are left. (mdadm --wait says 1 also if there was nothing to wait
-for.)")]
+message says why; 2 too few members are left; 4 nothing is mounted there. A degraded array without a
+spare has nothing to wait for: 0. (mdadm --wait says 1 also if there was nothing to wait for.)")]
 pub struct Args {
     /// Where the array is mounted
     mountpoint: PathBuf,
@@ -40,17 +41,48 @@ pub struct Args {
 /// Waits; the exit code says whether all is well.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = until_idle(&args.mountpoint)?;
-    if report.health == crate::report::Health::Dead {
+    if report.health == Health::Dead {
         return Err(Error::new(ErrorKind::Dead, "too few members are left"));
     }
-    if let Some(waiting) = &report.resync {
-        let why = report.trouble.as_deref().unwrap_or("it cannot run now; see `status`");
-        let text = format!("a {} is needed: {why}", waiting.action);
+    if let Some(job) = due(&report) {
+        let point = args.mountpoint.to_string_lossy();
+        let text = format!("a {job} is needed: {}", why_not(&report, &point));
         return Err(Error::new(ErrorKind::Io, text));
     }
-    match report.trouble {
-        Some(trouble) => Err(Error::new(ErrorKind::Io, trouble)),
-        None => Ok(ExitCode::SUCCESS),
+    if let Some(trouble) = report.trouble {
+        return Err(Error::new(ErrorKind::Io, trouble));
+    }
+    if report.health == Health::Degraded {
+        out::print("degraded, no spare\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The job that should run and does not.
+fn due(report: &Report) -> Option<&str> {
+    let is_filled = |member: &Member| member.state == "spare rebuilding";
+    let could_fill = |member: &Member| member.state == "spare";
+    let members = &report.members;
+    match &report.resync {
+        Some(waiting) => Some(&waiting.action),
+        None if members.iter().any(is_filled) => Some("recovery"),
+        None if report.health == Health::Degraded && members.iter().any(could_fill) => {
+            Some("recovery")
+        }
+        None => None,
+    }
+}
+
+/// Why it does not run, and what to type.
+fn why_not(report: &Report, mountpoint: &str) -> String {
+    match (&report.trouble, report.read_only, report.frozen) {
+        (Some(trouble), ..) => trouble.clone(),
+        (None, true, _) => "the array is read-only".into(),
+        (None, false, true) => {
+            let command = quoted(["raid-fuse", "sync-action", mountpoint, "idle"]);
+            format!("sync_action is frozen; to let it go on: {command}")
+        }
+        (None, false, false) => "it cannot run now; see `status`".into(),
     }
 }
 

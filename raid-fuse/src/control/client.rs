@@ -34,7 +34,7 @@ pub fn ask(path: &Path, request: &Request) -> Result<Done> {
 }
 
 fn connect(path: &Path) -> Result<UnixStream> {
-    let point = mountpoint::resolve(path)?;
+    let point = mountpoint::resolve_mounted(path)?;
     let user = match detach::ours(&point) {
         Ok(entry) => entry.user.unwrap_or(0),
         Err(error) => return Err(error),

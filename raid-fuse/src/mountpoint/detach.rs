@@ -29,16 +29,16 @@ pub fn forcibly(path: &Path) -> Result<()> {
     take_down(path, &entry, libc::MNT_DETACH | libc::MNT_FORCE)
 }
 
-/// The mount on `path` that is seen, if it is ours.
+/// The mount on `path` that is seen; [`ErrorKind::Refused`] if it is not ours.
 pub fn ours(path: &Path) -> Result<Entry> {
     let shown = path.display();
     match table::top_at(path)? {
         Some(entry) if entry.is_ours() => Ok(entry),
-        Some(entry) => Err(Error::invalid(format!(
-            "{shown} is a mount of {} ({}), not of an array",
-            entry.fstype, entry.source
-        ))),
-        None => Err(Error::invalid(format!("nothing is mounted on {shown}"))),
+        Some(entry) => Err(Error::new(
+            ErrorKind::Refused,
+            format!("{shown} is a mount of {} ({}), not of an array", entry.fstype, entry.source),
+        )),
+        None => Err(Error::new(ErrorKind::Refused, format!("nothing is mounted on {shown}"))),
     }
 }
 

@@ -39,6 +39,14 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
     Ok(std::fs::canonicalize(parent).map_err(fail)?.join(name))
 }
 
+/// The same of a mount that should be there: [`ErrorKind::Refused`] if there is no such place.
+pub fn resolve_mounted(path: &Path) -> Result<PathBuf> {
+    resolve(path).map_err(|error| match error.kind {
+        ErrorKind::Invalid => Error::new(ErrorKind::Refused, error.to_string()),
+        _ => error,
+    })
+}
+
 /// True if process `pid` sees a mount of ours on `path`: it may be in another mount namespace.
 pub fn is_mounted_for(pid: u32, path: &Path) -> bool {
     let text = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();

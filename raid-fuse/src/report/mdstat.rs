@@ -44,10 +44,12 @@ fn member(member: &Member) -> Option<String> {
     let last = path.rsplit('/').next().unwrap_or(path);
     let word: String = last.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
     let mut text = format!(" {word}[{}]", member.number.unwrap_or_default());
+    let (is_journal, is_faulty) = (member.state == "journal", member.state == "faulty");
     let flags = [
         (member.write_mostly, "(W)"),
-        (member.state == "faulty", "(F)"),
-        (member.slot.is_none() && member.state != "faulty", "(S)"),
+        (is_journal, "(J)"),
+        (is_faulty, "(F)"),
+        (member.slot.is_none() && !is_journal && !is_faulty, "(S)"),
         (member.replacement, "(R)"),
     ];
     flags.iter().filter(|(set, _)| *set).for_each(|(_, flag)| text.push_str(flag));
@@ -184,6 +186,22 @@ mod tests {
             );
             assert_eq!(text(&report), expected);
         }
+    }
+
+    /// Text of Linux 6.1 with a RAID 5 of two and a journal.
+    #[test]
+    fn a_journal_is_no_spare() {
+        let mut report = report(5, 2, 2);
+        let journal = Member { slot: None, number: Some(2), ..report.members[0].clone() };
+        report.members.push(Member {
+            path: Some("/dev/loop2".into()),
+            state: "journal".into(),
+            ..journal
+        });
+        let text = text(&report);
+        assert!(text.contains("active raid5 loop2[2](J) loop1[1] loop0[0]\n"), "{text}");
+        report.members[2].state = "spare".into();
+        assert!(super::text(&report).contains(" loop2[2](S) loop1[1]"), "{text}");
     }
 
     #[test]

@@ -97,8 +97,8 @@ impl<'a> Table<'a> {
         let is_reshape = entries.iter().any(|e| e.found.array.reshape.is_some());
         if is_reshape || !options.force || !options.read_only {
             let advice = match is_reshape {
-                true => "",
-                false => "; to read it all the same, say --force --read-only",
+                true => String::new(),
+                false => format!("; to read it all the same: {}", words::READ_BY_FORCE),
             };
             let reason = format!("{} cannot be started: {why}{advice}", self.title());
             return Err(self.refuse(ErrorKind::Metadata, reason));
@@ -262,8 +262,10 @@ impl<'a> Table<'a> {
             return Ok(());
         }
         let stale = match self.stale.is_empty() {
-            true => "",
-            false => "; stale members are there: look at them with --force --read-only",
+            true => String::new(),
+            false => {
+                format!("; stale members are there: to look at them {}", words::READ_BY_FORCE)
+            }
         };
         let reason = format!(
             "{} cannot be served: complete members for {complete} of {} slots were found, \
@@ -348,8 +350,9 @@ impl<'a> Table<'a> {
         if !options.force {
             let reason = format!(
                 "{} cannot be started: {state}; give the journal device, or read what the \
-                 members hold with --force --read-only",
-                self.title()
+                 members hold without it: {}",
+                self.title(),
+                words::READ_BY_FORCE
             );
             return Err(self.refuse(ErrorKind::Refused, reason));
         }

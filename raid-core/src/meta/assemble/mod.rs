@@ -28,6 +28,7 @@ mod words;
 pub use decide::assemble;
 pub use group::{Group, groups};
 pub use rank::halves;
+pub use words::quoted;
 
 use super::record::{ArrayRecord, MemberRecord};
 use super::{Format, Sighting};

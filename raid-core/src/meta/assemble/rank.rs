@@ -107,18 +107,19 @@ fn friends<'b, 'a>(
 /// Split brain, in words.
 fn split<'b, 'a>(active: &[&'b Entry<'a>]) -> Option<String> {
     let [a, b] = foes(active)?;
-    let half = |of| friends(active, of).map(|e| e.name).collect::<Vec<&str>>().join(" ");
+    let half = |of| words::quoted(friends(active, of).map(|e| e.name));
     let side = |e: &Entry<'_>| {
         format!("{} ({} events, updated {})", e.name, e.events(), words::time(&e.found.array))
     };
     Some(format!(
         "each member says the other is faulty: {} and {} were both used without the other, \
          and their data may differ. Look at either half by itself with --degraded --read-only: \
-         {}, or {}; `raid-fuse assemble --explain --diff` shows where they differ",
+         {}, or {}; where they differ: `raid-fuse assemble --explain --diff {}`",
         side(a),
         side(b),
         half(a),
-        half(b)
+        half(b),
+        words::quoted(active.iter().map(|e| e.name))
     ))
 }
 

@@ -5,9 +5,10 @@
 mod json;
 mod text;
 
+use super::choice::Choice;
 use super::offline::{Offline, Progress};
 use super::scrub_online::{self, Scrub};
-use super::start::{parse_uuid, tell};
+use super::start::tell;
 use super::{exit, members, out};
 use raid_core::device::OpenOptions;
 use raid_core::error::Result;
@@ -42,7 +43,8 @@ Examples:
   raid-fuse check --degraded d0.img d1.img d3.img         (what is left of a RAID 6)
 
 Exit codes: 0 all that was compared agrees, 1 mismatches or unreadable sectors, 2 too few members,
-3 members are missing and --degraded was not given, 4 refused, 5 in use.")]
+3 members are missing and --degraded was not given, 4 refused, or nothing could be compared (no
+redundancy; a resync is due), 5 in use.")]
 pub struct Args {
     /// Files or block devices, in any order
     #[arg(required = true, value_name = "MEMBER|MOUNTPOINT")]
@@ -65,9 +67,8 @@ pub struct Args {
     /// Compare what is there although members are missing
     #[arg(long, alias = "run")]
     degraded: bool,
-    /// Only members of this array
-    #[arg(long, short = 'u', value_name = "UUID", value_parser = parse_uuid)]
-    uuid: Option<[u8; 16]>,
+    #[command(flatten)]
+    array: Choice,
     /// A mounted array: wait for the end, and tell what was found
     #[arg(long, short)]
     wait: bool,
@@ -86,12 +87,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let [only] = &args.members[..]
         && members::is_mountpoint_like(only)
     {
-        args.check_online()?;
-        return scrub_online::start(Path::new(only), Scrub::Check, args.wait);
+        return match args.refuse_offline() {
+            Some(code) => Ok(code),
+            None => scrub_online::start(Path::new(only), Scrub::Check, args.wait),
+        };
     }
-    let options =
-        Options { uuid: args.uuid, degraded: args.degraded, read_only: true, ..Options::default() };
-    let offline = Offline::open(&args.members, &OpenOptions::reading(), &options)?;
+    if let Some(code) = scrub_online::refuse_wait(args.wait) {
+        return Ok(code);
+    }
+    let options = Options { degraded: args.degraded, read_only: true, ..Options::default() };
+    let how = OpenOptions::reading();
+    let offline = Offline::open(&args.members, &how, &args.array, &options)?;
     if !args.json {
         tell(&offline.assembly, true);
     }
@@ -100,9 +106,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => out::json(&json::document(&outcome))?,
         false => out::print(&text::report(&outcome))?,
     }
-    Ok(match outcome.summary.is_clean() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(exit::MISMATCH),
+    Ok(match (outcome.summary.is_clean(), outcome.summary.pages) {
+        (false, _) => ExitCode::from(exit::MISMATCH),
+        (true, 0) => ExitCode::from(exit::NOTHING_COMPARED),
+        (true, _) => ExitCode::SUCCESS,
     })
 }
 
@@ -128,14 +135,15 @@ fn compare(args: &Args, offline: Offline) -> Outcome {
 
 impl Args {
     /// What only members have to themselves is refused for a mount.
-    fn check_online(&self) -> Result<()> {
+    fn refuse_offline(&self) -> Option<ExitCode> {
         let given = [
             (self.json, "--json"),
             (self.sample.is_some(), "--sample"),
             (self.show.is_some(), "--show"),
             (self.limit.is_some(), "--limit"),
             (self.degraded, "--degraded"),
-            (self.uuid.is_some(), "--uuid"),
+            (self.array.uuid.is_some(), "--uuid"),
+            (self.array.name.is_some(), "--name"),
         ];
         scrub_online::refuse_options(&given)
     }

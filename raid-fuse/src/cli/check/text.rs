@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::cli::amount;
+use crate::cli::members::quoted;
 use crate::cli::offline::{Offline, place, plural, role, short};
 use raid_core::layout::Code;
 use raid_core::scrub::{Finding, PAGE, Part, Summary, Verdict};
@@ -139,11 +140,24 @@ fn total(outcome: &Outcome) -> String {
         agreement(summary),
         summary.mismatch_cnt
     ));
+    if summary.pages == 0 && summary.unsynced > 0 {
+        text.push_str(&resync_first(offline));
+    }
     for (slot, count) in summary.liars.iter().enumerate().filter(|(_, count)| **count > 0) {
         let name = offline.target.members[slot].as_ref().map_or("missing", |member| &member.name);
         text.push_str(&format!("slot {slot} ({name}) is wrong in {}\n", plural(*count, "place")));
     }
     text
+}
+
+/// What to type before there is anything to compare.
+fn resync_first(offline: &Offline) -> String {
+    let journal = offline.assembly.journal.as_ref().map(|journal| journal.name.as_str());
+    let seats = offline.assembly.seats.iter().flatten().map(|seat| seat.name.as_str());
+    let members = quoted(seats.chain(journal));
+    format!(
+        "let it resync first:\n  raid-fuse mount {members} MOUNTPOINT && raid-fuse wait MOUNTPOINT\n"
+    )
 }
 
 fn agreement(summary: &Summary) -> String {
@@ -171,7 +185,8 @@ fn not_compared(summary: &Summary, offline: &Offline) -> String {
     };
     let from = offline.target.unsynced.from().unwrap_or(Sectors::ZERO);
     let initial = "the array was not stopped cleanly, or is not initialised; a resync is due";
-    line(summary.unsynced, &format!("{initial} from sector {from} on"));
+    let todo = "which is done while it is mounted";
+    line(summary.unsynced, &format!("{initial} from sector {from} on, {todo}"));
     line(summary.missing, "without the missing members there is nothing to compare with");
     line(summary.unreadable, "a sector does not read, or is in a bad-block log");
     text

@@ -40,7 +40,7 @@ pub fn report(
         "\n(compared: {}, drawn by seed {seed})\n",
         plural(count, "random row")
     ));
-    text.push_str(&verdict(tries));
+    text.push_str(&verdict(tries, has_split(witnesses)));
     text
 }
 
@@ -158,9 +158,16 @@ fn at_risk(rows: &[Range<u64>], by_bitmap: bool, start: &Start) -> String {
     )
 }
 
+/// Two that call each other failed: both ran alone, and what one of them writes now makes it worse.
+fn has_split(witnesses: &[Witness]) -> bool {
+    witnesses.iter().enumerate().any(|(at, witness)| {
+        witness.accuses.iter().any(|other| witnesses[*other].accuses.contains(&at))
+    })
+}
+
 /// The best way that starts: redundancy agrees, the file system is whole, nobody was forced, most
 /// members serve, the newest.
-fn verdict(tries: &[Try]) -> String {
+fn verdict(tries: &[Try], split: bool) -> String {
     let rank = |attempt: &&Try| {
         attempt.result.as_ref().ok().map(|start| {
             (
@@ -197,7 +204,17 @@ fn verdict(tries: &[Try]) -> String {
         ),
         None => String::new(),
     };
-    let mut text = format!("best: {}{doubt}\n  {}\n", number + 1, command(attempt.flags, start));
+    // Which half is right only a look at both can tell.
+    let looking = Flags { read_only: split || attempt.flags.read_only, ..attempt.flags };
+    let mut text = format!("best: {}{doubt}\n  {}\n", number + 1, command(looking, start));
+    if split && !attempt.flags.force {
+        let trying = Flags { force: false, ..attempt.flags };
+        text.push_str(&format!(
+            "the halves were used one without the other; to write to this one for a try, with the \
+             members left as they are:\n  {}\n",
+            command(trying, start).replacen("mount ", "mount --overlay CHANGES ", 1)
+        ));
+    }
     if start.at_risk.is_some() && attempt.flags.read_only {
         let flags = Flags { degraded: true, read_only: false, force: true };
         text.push_str(&format!(

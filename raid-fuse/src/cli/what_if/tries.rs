@@ -161,7 +161,9 @@ fn sets(witnesses: &[Witness]) -> Vec<(String, Vec<usize>)> {
     };
     for (at, witness) in witnesses.iter().enumerate() {
         let accused = witnesses.iter().any(|judge| judge.accuses.contains(&at));
-        if accused || !witness.accuses.is_empty() || is_stale(witness, witnesses) {
+        let twin =
+            witnesses.iter().enumerate().any(|(other, w)| other != at && is_copy(w, witness));
+        if twin || accused || !witness.accuses.is_empty() || is_stale(witness, witnesses) {
             let rest = everybody.iter().copied().filter(|other| *other != at).collect();
             add(format!("without {}", witness.name), rest);
         }
@@ -178,6 +180,16 @@ fn sets(witnesses: &[Witness]) -> Vec<(String, Vec<usize>)> {
         add(format!("those with about {count} events"), group);
     }
     sets
+}
+
+/// One member twice: two files with the same superblock, however old.
+fn is_copy(a: &Witness, b: &Witness) -> bool {
+    let (a, b) = (&a.member, &b.member);
+    match a.device_uuid == [0; 16] {
+        // Metadata 0.90 gives its members no ids.
+        true => b.device_uuid == [0; 16] && a.number == b.number,
+        false => a.device_uuid == b.device_uuid,
+    }
 }
 
 fn named(label: &str, flags: Flags) -> String {
