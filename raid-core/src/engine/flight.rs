@@ -3,14 +3,13 @@
 mod answer;
 mod told;
 
-use super::Member;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
 use super::health::{DeviceId, Devices};
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
-use crate::layout::{Code, Role, Unit};
+use crate::layout::{Code, Role};
 use crate::plan::{self, Band, Phase, Plan, Units};
 use crate::units::{Sectors, SlotSet};
 use smallvec::SmallVec;
@@ -41,7 +40,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Flight {
     owner: Owner,
-    kind: Kind,
+    pub kind: Kind,
     pub band: Band,
     plan: Plan,
     phase: usize,
@@ -51,7 +50,7 @@ pub(super) struct Flight {
     places: SmallVec<[(u16, usize); 8]>,
     keeps: SmallVec<[(u16, Keep); 2]>,
     /// Devices that failed to read in this band.
-    unreadable: Devices,
+    pub unreadable: Devices,
     /// The version that makes this write's bits in the bitmap durable, once they are set.
     pub marked: Option<u64>,
     /// The log that speaks of this write, durably.
@@ -228,31 +227,6 @@ impl Engine {
         self.finish(id, out);
     }
 
-    /// Units of the band with a live device that does not hold what it should, or did not read.
-    fn unfilled(&self, id: FlightId) -> Units {
-        let Flight { band, unreadable, kind, .. } = &self.flights[id];
-        if !matches!(kind, Kind::Recover | Kind::Scrub(_)) {
-            return Units::new();
-        }
-        let lacks = |unit: &Unit| {
-            let (from, to) = (unit.at + band.low, unit.at + band.high);
-            let bad = |m: &Member| !m.holds(from, to) || unreadable.contains(&m.device);
-            self.health.live_in(unit.slot).any(bad)
-        };
-        plan::pick(&band.stripe, |i, _| lacks(&band.stripe.units[i]))
-    }
-
-    /// The devices that unit `unit` is written to: all of its slot, but for a device that is
-    /// filled only those that lack it.
-    fn receivers(&self, id: FlightId, unit: u16) -> Devices {
-        let Flight { band, unreadable, kind, .. } = &self.flights[id];
-        let unit = &band.stripe.units[unit as usize];
-        let (from, to) = (unit.at + band.low, unit.at + band.high);
-        let filling = *kind == Kind::Recover;
-        let wanted = |m: &&Member| !filling || !m.holds(from, to) || unreadable.contains(&m.device);
-        self.health.live_in(unit.slot).filter(wanted).map(|m| m.device).collect()
-    }
-
     /// Goes through the phases until one has to wait.
     pub(super) fn advance(&mut self, id: FlightId, out: &mut Actions) {
         let journal = self.logs.journal.is_some();
@@ -314,20 +288,6 @@ impl Engine {
             self.issue(id, unit, device, Io::Read(buf), out);
         }
         self.stats.member_reads += units.len() as u64;
-    }
-
-    fn source_of(&self, id: FlightId, unit: u16) -> Option<DeviceId> {
-        let Flight { band, unreadable, .. } = &self.flights[id];
-        let unit = &band.stripe.units[unit as usize];
-        self.health.source(unit, band.low, band.high, unreadable).map(|m| m.device)
-    }
-
-    /// The copy that is right by definition when copies differ: the first that can be read, and
-    /// of those not marked write-mostly if there is one.
-    fn first_copy(&self, id: FlightId) -> u16 {
-        let Flight { band, unreadable, .. } = &self.flights[id];
-        let access = self.health.access(&band.stripe, band.low, band.high, unreadable);
-        plan::first_copy(&access).unwrap_or(0) as u16
     }
 
     fn issue(&mut self, id: FlightId, unit: u16, device: DeviceId, io: Io, out: &mut Actions) {

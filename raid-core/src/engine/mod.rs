@@ -33,6 +33,7 @@ mod log;
 mod manage;
 mod pace;
 mod publish;
+mod sources;
 mod status;
 mod steps;
 mod stripes;
