@@ -132,22 +132,28 @@ fn what_cannot_be_compared_is_said_and_is_no_mismatch() {
     desk.members("a b c", 8 * MIB);
     images::write(&desk.path("a"), 4 * MIB, &[7; 4096]);
     desk.fine("create --force -l 5 -n 3 a b c");
-    let text = desk.fine("check a b c");
-    assert!(text.contains("a resync is due from sector 0 on") && text.contains("nothing could"));
+    let ran = desk.run("check a b c");
+    assert_eq!(ran.code, 4, "nothing was compared: {ran:?}");
+    for words in ["a resync is due from sector 0 on", "nothing could", "raid-fuse mount a b c M"] {
+        assert!(ran.out.contains(words), "{words:?} is not in {}", ran.out);
+    }
     let found = desk.json("check --json a b c");
     assert_eq!((&found["mismatch_cnt"], &found["dirty"]), (&0.into(), &true.into()));
     desk.refused("repair a b c", 4, "a resync comes first");
     desk.refused("check a b", 3, "--degraded");
     desk.refused("repair a b", 3, "every member is needed");
     let ran = desk.run("check --degraded a b");
-    assert!(ran.code == 0 && ran.out.contains("nothing could be compared"), "{ran:?}");
+    assert!(ran.code == 4 && ran.out.contains("nothing could be compared"), "{ran:?}");
+    assert!(!ran.out.contains("raid-fuse mount"), "it would be refused: {ran:?}");
     assert!(ran.err.contains("slot 2 had no usable member"), "{ran:?}");
     desk.refused("check a", 2, "cannot be served");
     desk.members("s t", 8 * MIB);
     desk.fine("create -l 0 -n 2 s t");
-    assert!(desk.fine("check s t").contains("nothing to compare"));
+    let ran = desk.run("check s t");
+    assert!(ran.code == 4 && ran.out.contains("nothing to compare"), "{ran:?}");
     desk.refused("repair s t", 4, "no redundancy");
-    desk.refused("check .", 1, "nothing is mounted");
+    desk.refused("check .", 4, "nothing of ours is mounted");
+    desk.refused("check --wait s t", 64, "mounted array");
 }
 
 #[test]
@@ -234,8 +240,8 @@ fn members_of_a_mount_are_left_alone() {
     }
     desk.refused("corrupt --slot 0 --force a b c", 5, "mounted on");
     desk.refused("erase-superblock c", 4, "--force");
-    desk.refused("check --sample 5 mnt", 1, "--sample is for members");
-    desk.refused("repair --dry-run mnt", 1, "--dry-run is for members");
+    desk.refused("check --sample 5 mnt", 64, "--sample is for members");
+    desk.refused("repair --dry-run mnt", 64, "--dry-run is for members");
     assert!(desk.fine("check mnt").contains("raid-fuse wait"), "the daemon does it");
     desk.fine("wait mnt");
     desk.fine("unmount mnt");

@@ -66,7 +66,16 @@ fn an_array_is_chosen_by_name_or_id() {
     let strangers = status["warnings"].to_string();
     assert!(strangers.contains("x: out: a member of another array, raid1"), "{strangers}");
     assert!(desk.run("cat --length 1 -N home a x y").err.contains("a: out"), "told, and used not");
-    desk.refused("cat --name nobody a b c x y", 1, "raid1 \"box:home\" of x, y");
+    desk.refused("cat --name nobody a b c x y", 4, "raid1 \"box:home\" of x, y");
+    let ran = desk.run("cat --length 1 --name nobody a b c x y");
+    let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("raid-fuse cat")).collect();
+    assert_eq!(told.len(), 2, "{}", ran.err);
+    assert!(told.iter().all(|line| desk.shell(line).code == 0), "{told:?}");
+    desk.refused("cat --name nobody empty", 4, "nor of any other");
+    for words in ["check", "repair --dry-run"] {
+        desk.fine(&format!("{words} --name home a x y"));
+        desk.refused(&format!("{words} --name nobody a x y"), 4, "raid1 \"box:home\" of x, y");
+    }
     desk.refused("cat --name home --uuid 0 x y", 64, "--uuid");
     // Two of one name: it takes the id.
     desk.members("r s", 8 * MIB);
@@ -84,7 +93,7 @@ fn a_stranger_among_the_members_stays_visible_while_mounted() {
     desk.folder("mnt");
     desk.fine("mount --name home a x y mnt");
     let ran = desk.run("status mnt");
-    assert!(ran.code == 0 && ran.out.contains("note: a: out: a member of another"), "{ran:?}");
+    assert!(ran.code == 0 && ran.out.contains("start: a: out: a member of another"), "{ran:?}");
     desk.fine("unmount mnt");
 }
 
@@ -114,7 +123,8 @@ fn the_halves_of_a_split_mirror_are_compared() {
                     bytes 1048576 to 1049087 (512 bytes)\nin all 2 ranges with 1.0 KiB";
     assert!(ran.out.contains(expected), "{}", ran.out);
     assert!(ran.out.contains("; 7 bytes in them differ"), "{}", ran.out);
-    assert!(ran.err.contains("--explain --diff"), "the refusal says how to compare: {}", ran.err);
+    let next = "`raid-fuse assemble --explain --diff x y`";
+    assert!(ran.err.contains(next), "the refusal says how to compare: {}", ran.err);
     assert!(ran.err.contains("x: out: 2 events, last updated"), "{}", ran.err);
     assert_eq!(desk.prints(), before);
     // Also beside another array, and of one that is whole.

@@ -209,3 +209,55 @@ fn nothing_mounted_is_a_sentence() {
     assert!(ran.code == 0 && ran.out.contains("no array is mounted by this user"), "{ran:?}");
     assert_eq!(desk.json("status --json")["mounts"], serde_json::json!([]));
 }
+
+#[test]
+fn an_array_that_was_not_stopped_cleanly_says_what_comes_of_it() {
+    let desk = Desk::new();
+    desk.members("a b c", 8 * MIB);
+    images::write(&desk.path("a"), 4 * MIB, &[7; 4096]);
+    desk.fine("create --force -l 5 -n 3 a b c");
+    let text = desk.fine("scan a b c");
+    assert!(text.contains("3 of 3 members, startable; dirty: a resync runs"), "{text}");
+    let text = desk.fine("assemble --explain a b c");
+    assert!(text.contains("note: the array is dirty: its members need a resync"), "{text}");
+    let text = desk.fine("scan a b");
+    assert!(
+        text.contains("2 of 3 members, not startable: ") && text.contains("dirty and degraded")
+    );
+    let found = desk.json("scan --json a b");
+    let array = &found["arrays"][0];
+    assert_eq!((&array["dirty"], &array["startable"]), (&true.into(), &false.into()));
+    desk.refused("assemble --explain a b", 4, "dirty and degraded");
+    desk.refused("mount --degraded a b mnt", 4, "dirty and degraded");
+}
+
+#[test]
+fn words_of_mdadm_are_answered_with_the_command() {
+    let desk = Desk::new();
+    desk.members("a b c d", 8 * MIB);
+    let cases = [
+        ("--create md0 --level=5 -n3 a b c", "mdadm's --create is `raid-fuse create "),
+        ("-E a", "mdadm's -E is `raid-fuse examine MEMBER...`"),
+        ("detail mnt", "mdadm's detail is `raid-fuse status MOUNTPOINT`"),
+        ("stop mnt", "mdadm's stop is `raid-fuse unmount MOUNTPOINT`"),
+        ("mnt --fail b", "mdadm's --fail is `raid-fuse fail mnt b`"),
+    ];
+    for (words, answer) in cases {
+        let ran = desk.run(words);
+        assert_eq!(ran.code, 64, "{words}: {ran:?}");
+        assert!(ran.err.contains(answer) && ran.err.lines().count() == 1, "{words}: {ran:?}");
+    }
+}
+
+/// A journal that is gone: the way out is one that the tool has.
+#[test]
+fn a_missing_journal_names_commands_that_read() {
+    let desk = Desk::new();
+    desk.members("a b c j", 8 * MIB);
+    desk.fine("create --force -l 5 -n 3 --write-journal j a b c");
+    for command in ["check", "status", "cat --length 1", "assemble --explain"] {
+        desk.refused(&format!("{command} a b c"), 4, "`raid-fuse cat --force MEMBER...`");
+    }
+    assert_eq!(desk.run("cat --force --length 1 a b c").code, 0);
+    assert!(desk.fine("scan a b c j").contains(": 3 of 3 members"));
+}

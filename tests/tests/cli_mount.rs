@@ -292,7 +292,13 @@ fn wrong_mount_points_are_refused() {
     desk.refused("mount a b c d", 1, "directory");
     desk.refused("mount a", 64, "MEMBER");
     desk.refused("mount -r a b c --degraded file", 1, "directory");
-    desk.refused("unmount mnt", 1, "mnt");
+    for words in ["unmount", "status", "wait", "check", "repair", "stop-job", "speed"] {
+        desk.refused(&format!("{words} mnt"), 4, "mounted on");
+        desk.refused(&format!("{words} mnt/"), 4, "mounted on");
+    }
+    for words in ["fail", "add", "remove", "re-add", "replace", "write-mostly"] {
+        desk.refused(&format!("{words} mnt a"), 4, "mounted on");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use raid_core::meta::md1::packet::checksum;
 use raid_tests::cli::Desk;
 use raid_tests::images::{self, MIB};
+use std::fs;
 
 /// Where md 1.2 puts its superblock, in bytes.
 const SUPER_AT: u64 = 4096;
@@ -135,7 +136,29 @@ fn both_halves_of_a_split_mirror_are_shown() {
             "without a, with --degraded: starts, 1 of 2 members\n",
             "without b, with --degraded: starts, 1 of 2 members\n",
             "look at both before you write",
-            "  raid-fuse mount --degraded b MOUNTPOINT\n",
+            "  raid-fuse mount --degraded --read-only b MOUNTPOINT\n",
+            "  raid-fuse mount --overlay CHANGES --degraded b MOUNTPOINT\n",
+        ],
+    );
+    assert!(!said.contains("mount --degraded b"), "to write to one half ends all doubt: {said}");
+}
+
+/// A backup lies beside the members.
+#[test]
+fn of_two_copies_of_a_member_each_is_left_out_in_turn() {
+    let desk = Desk::new();
+    filled(&desk, "-l 5 -n 3 -c 64", "a b c");
+    fs::copy(desk.path("b"), desk.path("backup")).unwrap();
+    images::flip(&desk.path("backup"), 3 * MIB, 65536);
+    let said = desk.fine("assemble --what-if --sample 1000 a backup b c");
+    assert_says(
+        &said,
+        &[
+            "1. all members, as they are: does not start\n",
+            "two copies of one member",
+            "without backup, as they are: starts, 3 of 3 members\n",
+            "without b, as they are: starts, 3 of 3 members\n",
+            "  raid-fuse mount a b c MOUNTPOINT\n",
         ],
     );
 }
@@ -173,6 +196,6 @@ fn a_healthy_array_starts_as_it_is() {
     desk.members("x y", 8 * MIB);
     desk.fine("create -l 1 -n 2 x y");
     desk.refused("assemble --what-if a b x", 4, "--uuid");
-    desk.refused("assemble --what-if --force a b c", 1, "leave them out");
+    desk.refused("assemble --what-if --force a b c", 64, "leave them out");
     desk.refused("assemble --what-if --explain a b c", 64, "cannot be used with");
 }

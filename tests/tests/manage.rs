@@ -255,7 +255,9 @@ fn a_check_counts_as_md_and_a_repair_mends() {
         assert_eq!(ran.code, 1, "{text}: {ran:?}");
         assert_eq!(md(&desk, "mismatch_cnt"), format!("{count}\n"), "{create}");
         assert_eq!(md(&desk, "last_sync_action"), "check\n");
-        assert_eq!(desk.run("repair mnt --wait").code, 1);
+        let advice = format!("raid-fuse unmount mnt && raid-fuse check {members}\n");
+        assert!(ran.out.contains(&advice) && !ran.out.contains("--locate"), "{ran:?}");
+        assert!(desk.fine("repair mnt --wait").contains("and were made to"));
         assert_eq!(md(&desk, "mismatch_cnt"), format!("{count}\n"), "{create}: as many mended");
         assert_eq!(desk.run("check mnt --wait").code, 0);
         assert_eq!(md(&desk, "mismatch_cnt"), "0\n", "{create}");
@@ -291,10 +293,10 @@ fn refusals_say_what_was_found_and_what_to_type() {
         ("replace mnt b --with x", 5, "raid-fuse add"),
         ("replace mnt a", 5, "not in sync"),
         ("replace mnt b --with c", 5, "no spare"),
-        ("replace mnt b --with x y", 1, "give one for each"),
+        ("replace mnt b --with x y", 64, "give one for each"),
         ("sync-action mnt explode", 64, "expected idle"),
         ("speed mnt --min 0", 64, "0"),
-        ("fail nowhere b", 1, "nowhere"),
+        ("fail nowhere b", 4, "nowhere"),
     ];
     for (words, code, word) in cases {
         let ran = desk.run(words);
@@ -307,7 +309,15 @@ fn refusals_say_what_was_found_and_what_to_type() {
     assert_eq!(desk.fine("sync-action mnt"), "frozen\n");
     desk.fine("add mnt text --force");
     assert_eq!(marks(&desk), "[_UU]", "nothing begins");
+    let ran = desk.run("wait mnt");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("frozen") && ran.err.contains("sync-action mnt idle"), "{ran:?}");
+    desk.fine("speed mnt --max 64K");
     desk.fine("sync-action mnt recover");
+    let ran = desk.run("check mnt");
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("raid-fuse wait mnt") && !ran.err.contains("say idle"), "{ran:?}");
+    desk.fine("speed mnt --max system");
     desk.fine("wait mnt");
     assert_eq!(marks(&desk), "[UUU]");
     desk.fine("remove mnt a");
@@ -434,4 +444,42 @@ fn files_of_the_kernel_can_be_left_out() {
     assert_eq!(names, ["detail", "mdstat", "status.json", "volume"]);
     desk.fine("fail mnt a");
     assert_content(&desk, &bytes, "commands work all the same");
+}
+
+#[test]
+fn words_about_a_mount_fit_its_level_and_state() {
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    let (desk, _) = mounted("-l 6 -n 4 -c 16", "a b c d");
+    desk.fine("unmount mnt");
+    images::flip(&desk.path("b"), 3 * MIB, 512);
+    desk.fine("mount a b c d mnt");
+    let ran = desk.run("check mnt --wait");
+    let mends =
+        "names the member that lies; to mend that one:\n  raid-fuse repair --locate a b c d\n";
+    assert!(ran.code == 1 && ran.out.contains(mends), "{ran:?}");
+    assert!(ran.out.contains("`repair` makes parity from the data as they are"), "{ran:?}");
+    // What was advised works as typed.
+    for line in ran.out.lines().filter(|line| line.starts_with("  raid-fuse unmount")) {
+        assert_eq!(desk.shell(&line.replace("  raid-fuse", "raid-fuse")).code, 1, "{line}");
+    }
+    assert!(desk.fine("repair --locate a b c d").contains("1 place made right"));
+    desk.fine("mount --degraded a b c mnt");
+    assert_eq!(desk.fine("wait mnt"), "degraded, no spare\n");
+    desk.fine("add mnt d --force");
+    desk.fine("wait mnt");
+    let told = desk.fine("status mnt");
+    assert!(
+        told.contains("note: at the start: ") && told.contains("slot 3 had no usable"),
+        "{told}"
+    );
+    desk.fine("unmount mnt");
+    for level in ["0", "linear"] {
+        desk.fine(&format!("create --force -l {level} -n 2 x y"));
+        desk.fine("mount x y mnt");
+        desk.refused("check mnt --wait", 4, "nothing to check: ");
+        desk.refused("repair mnt", 4, "has no redundancy");
+        desk.fine("unmount mnt");
+    }
 }

@@ -140,7 +140,7 @@ fn total(outcome: &Outcome) -> String {
         agreement(summary),
         summary.mismatch_cnt
     ));
-    if summary.pages == 0 && summary.unsynced > 0 {
+    if summary.pages == 0 && summary.unsynced > 0 && there == slots {
         text.push_str(&resync_first(offline));
     }
     for (slot, count) in summary.liars.iter().enumerate().filter(|(_, count)| **count > 0) {
