@@ -155,9 +155,8 @@ fn resync_first(offline: &Offline) -> String {
     let journal = offline.assembly.journal.as_ref().map(|journal| journal.name.as_str());
     let seats = offline.assembly.seats.iter().flatten().map(|seat| seat.name.as_str());
     let members = quoted(seats.chain(journal));
-    format!(
-        "let it resync first:\n  raid-fuse mount {members} MOUNTPOINT && raid-fuse wait MOUNTPOINT\n"
-    )
+    let mount = "raid-fuse mount";
+    format!("let it resync first:\n  {mount} {members} MOUNTPOINT && raid-fuse wait MOUNTPOINT\n")
 }
 
 fn agreement(summary: &Summary) -> String {
