@@ -29,9 +29,10 @@ impl Sectors {
         Sectors(kib * 2)
     }
 
-    /// The same length in bytes.
+    /// The same length in bytes; a size that only broken metadata claims stops at the largest
+    /// number.
     pub const fn bytes(self) -> u64 {
-        self.0 * SECTOR
+        self.0.saturating_mul(SECTOR)
     }
 
     /// The same length in bytes, as a memory size.

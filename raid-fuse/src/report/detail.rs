@@ -52,7 +52,7 @@ fn state(report: &Report, line: &mut dyn FnMut(&str, &str)) {
     line("Active Devices", &report.active.to_string());
     line("Working Devices", &report.working.to_string());
     line("Failed Devices", &report.failed.to_string());
-    let waits = |member: &&Member| member.slot.is_none() && member.state != "faulty";
+    let waits = |member: &&Member| member.slot.is_none() && member.state == "spare";
     let spares = report.members.iter().filter(waits).count();
     line("Spare Devices", &spares.to_string());
     if let Some(job) = &report.resync {

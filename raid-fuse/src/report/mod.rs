@@ -169,7 +169,11 @@ impl Report {
             (Health::Ok, true) => ", read-only",
             (Health::Ok, false) => "",
         };
-        format!("{}, {} of {} members, {size}{extra}", self.level, self.working, self.slots)
+        let serves = |m: &&Member| {
+            m.slot.is_some() && m.path.is_some() && m.state != "faulty" && !m.replacement
+        };
+        let there = self.members.iter().filter(serves).count();
+        format!("{}, {there} of {} members, {size}{extra}", self.level, self.slots)
     }
 
     /// `[U_UU]`: slots in sync.

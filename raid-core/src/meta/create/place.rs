@@ -9,7 +9,7 @@ use crate::meta::md_bitmap::{self, Bitmap};
 use crate::meta::record::{Area, ArrayRecord, MemberRecord};
 use crate::meta::sizes::{self, Geometry};
 use crate::meta::{md_ppl, md0};
-use crate::units::Sectors;
+use crate::units::{SECTOR, Sectors};
 
 /// Data begins at a multiple of 1 MiB.
 const DATA_ALIGN: u64 = 2048;
@@ -115,7 +115,8 @@ pub fn bitmap(format: &Format, wanted: &NewBitmap, array: &ArrayRecord) -> Resul
     }
     let covered = covered(array)?;
     let mut chunk_min = BITMAP_CHUNK_MIN;
-    while covered.bytes() / chunk_min + 1 > bits_max {
+    // In sectors: the bytes of a hostile size may not fit.
+    while covered.0 / (chunk_min / SECTOR) + 1 > bits_max {
         chunk_min *= 2;
     }
     let chunk = match wanted.chunk_bytes {
