@@ -59,7 +59,7 @@ impl Bitmap {
         };
         if bitmap.head.is_stale(events) {
             md_bitmap::set_all(&mut bitmap.image);
-            bitmap.dirty_pages.extend(0..bitmap.image.len().div_ceil(PAGE));
+            bitmap.rewrite();
             (bitmap.head.events_cleared, bitmap.head.state) = (events, 0);
         }
         let set: Vec<u64> = (0..bitmap.head.bits()).filter(|&bit| bitmap.is_set(bit)).collect();
@@ -113,13 +113,10 @@ impl Bitmap {
         !self.needed.is_empty() && self.regions(from, to).any(|bit| self.needed.contains(&bit))
     }
 
-    /// Where the first region at or after `at` begins that is set (`needed`: that needs a resync).
-    pub(super) fn next_set(&self, at: Sectors, needed: bool) -> Option<Sectors> {
+    /// Where the first region at or after `at` begins that needs a resync.
+    pub(super) fn next_needed(&self, at: Sectors) -> Option<Sectors> {
         let first = at.div_floor(self.region());
-        let bit = match needed {
-            true => self.needed.range(first..).next().copied(),
-            false => (first..self.head.bits()).find(|&bit| self.is_set(bit)),
-        };
+        let bit = self.needed.range(first..).next().copied();
         bit.map(|bit| at.max(self.region().times(bit)))
     }
 

@@ -32,6 +32,16 @@ pub enum State {
     Failed,
 }
 
+impl State {
+    /// How far the device is filled, while it is being filled.
+    pub fn cursor(self) -> Option<Sectors> {
+        match self {
+            State::Recovering(cursor) => Some(cursor),
+            State::InSync | State::Spare | State::Journal | State::Failed => None,
+        }
+    }
+}
+
 /// A device that belongs to the array.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -222,22 +232,6 @@ impl MemberRecord {
             self.bad_blocks = runs;
         }
         fits
-    }
-
-    /// Takes `from..to`, counted from the data offset, off the list; true if it was on it.
-    pub fn clear_bad(&mut self, from: Sectors, to: Sectors) -> bool {
-        if !self.bad_in(from, to) {
-            return false;
-        }
-        let (from, to) = (self.data_at + from, self.data_at + to);
-        let cut = |&(at, len): &(Sectors, Sectors)| {
-            let end = at + len;
-            let before = (at, from.min(end).0.saturating_sub(at.0));
-            let after = (to.max(at), end.0.saturating_sub(to.max(at).0));
-            [before, after].into_iter().filter(|run| run.1 > 0).map(|(at, len)| (at, Sectors(len)))
-        };
-        self.bad_blocks = self.bad_blocks.iter().flat_map(cut).collect();
-        true
     }
 
     /// True if `from..to`, counted from the data offset, touches a known bad block.

@@ -214,13 +214,9 @@ impl Engine {
     }
 
     fn start_job(&mut self, kind: JobKind, out: &mut Actions) {
-        let cursor = |state| match state {
-            State::Recovering(cursor) => Some(cursor),
-            State::InSync | State::Spare | State::Journal | State::Failed => None,
-        };
-        let filled = || self.health.all().filter(|m| cursor(m.state).is_some());
+        let filled = || self.health.all().filter(|m| m.state.cursor().is_some());
         let next = match kind {
-            JobKind::Recovery => filled().filter_map(|m| cursor(m.state)).min(),
+            JobKind::Recovery => filled().filter_map(|m| m.state.cursor()).min(),
             JobKind::Resync => self.unsynced,
             JobKind::Check | JobKind::Repair => None,
         };

@@ -149,11 +149,7 @@ impl Engine {
     }
 
     fn reached(&self) -> Reached {
-        let position = |state| match state {
-            State::Recovering(cursor) => Some(cursor),
-            State::InSync | State::Spare | State::Journal | State::Failed => None,
-        };
-        let devices = self.health.all().map(|m| (m.device, position(m.state))).collect();
+        let devices = self.health.all().map(|m| (m.device, m.state.cursor())).collect();
         Reached { devices, unsynced: self.unsynced }
     }
 

@@ -23,7 +23,7 @@ impl Engine {
             return self.bands_to_fill(at);
         }
         let needed = self.bitmap.as_ref().filter(|_| kind == JobKind::Resync);
-        let at = match needed.map(|bitmap| bitmap.next_set(at, true)) {
+        let at = match needed.map(|bitmap| bitmap.next_needed(at)) {
             Some(Some(next)) => next,
             Some(None) => return (SmallVec::new(), self.stripe_len.times(self.shape.stripes)),
             None => at,

@@ -148,13 +148,6 @@ pub fn set_all(area: &mut [u8]) {
     }
 }
 
-/// Sets the update counter; the bitmap is written before the superblocks that carry it.
-pub fn patch_events(area: &mut [u8], events: u64) {
-    if area.len() >= HEAD {
-        put(area, field::EVENTS, &events.to_le_bytes());
-    }
-}
-
 /// Writes the counters and the state of `bitmap` into the superblock at the head of `area`.
 pub fn patch_counters(area: &mut [u8], bitmap: &Bitmap) {
     if area.len() >= HEAD {
@@ -250,7 +243,7 @@ mod tests {
         assert!(all_set(&area, &bitmap));
         area[300] = 0;
         assert_eq!(count_set(&area, &bitmap), 7805);
-        patch_events(&mut area, 77);
+        patch_counters(&mut area, &Bitmap { events: 77, ..bitmap });
         set_all(&mut area);
         let bitmap = parse(&area, &[7; 16]).unwrap();
         assert_eq!((bitmap.events, all_set(&area, &bitmap)), (77, true));
