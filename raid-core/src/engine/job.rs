@@ -165,7 +165,7 @@ impl Jobs {
 impl Engine {
     /// At the start: what can never be made consistent is taken as it is, the rest begins.
     pub(super) fn begin(&mut self, out: &mut Actions) {
-        let parity = matches!(self.shape.code, Code::P | Code::PQ);
+        let parity = self.shape.code.has_parity();
         let lame = parity && !self.health.missing().is_empty();
         if self.shape.code == Code::None || (lame && self.trust_unsynced && !self.read_only) {
             self.unsynced = None;
@@ -191,7 +191,7 @@ impl Engine {
         if busy || self.read_only || self.broken || self.shape.code == Code::None {
             return;
         }
-        let parity = matches!(self.shape.code, Code::P | Code::PQ);
+        let parity = self.shape.code.has_parity();
         let doubtful = parity && self.unsynced.is_some() && !self.trust_unsynced;
         let recovering = !self.health.recovering().is_empty();
         self.jobs.trouble = (recovering && doubtful).then(|| {
@@ -325,7 +325,7 @@ impl Engine {
             return;
         }
         let failed = job.under_way.swap_remove(index).trouble;
-        let parity = matches!(self.shape.code, Code::P | Code::PQ);
+        let parity = self.shape.code.has_parity();
         let kind = job.kind;
         match kind {
             JobKind::Resync if parity && lame => {

@@ -66,6 +66,13 @@ pub enum Code {
     PQ,
 }
 
+impl Code {
+    /// True if lost units come back by arithmetic, not from a copy.
+    pub fn has_parity(self) -> bool {
+        matches!(self, Code::P | Code::PQ)
+    }
+}
+
 /// A contiguous run of sectors of one member, as part of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unit {

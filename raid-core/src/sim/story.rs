@@ -229,7 +229,7 @@ fn scrub(
 
 /// True if an array with parity was refused because it lacks a member and was not stopped.
 pub(super) fn lame(code: Code, error: &crate::error::Error) -> bool {
-    matches!(code, Code::P | Code::PQ) && error.to_string().contains("dirty and degraded")
+    code.has_parity() && error.to_string().contains("dirty and degraded")
 }
 
 /// Cuts the power, starts again, checks what is left; sometimes more than once, and sometimes

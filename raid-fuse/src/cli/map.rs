@@ -234,7 +234,7 @@ fn array_text(geometry: &Geometry, explanation: &Explanation, out: &mut String) 
     let chunk = geometry.chunk().bytes();
     let (number, within) = (offset / chunk, offset % chunk);
     // md has stripes only where there is parity.
-    let parity = matches!(geometry.layout.shape().code, Code::P | Code::PQ);
+    let parity = geometry.layout.shape().code.has_parity();
     let stripe = if parity { format!("; stripe {}", stripe.0) } else { String::new() };
     let _ = match counts_chunks(&*geometry.layout) {
         true => writeln!(

@@ -10,7 +10,7 @@ use super::geometry::{self, Geometry, slot_numbers};
 use super::out;
 use super::survives::braces;
 use raid_core::error::{Error, Result};
-use raid_core::layout::{Code, Role};
+use raid_core::layout::Role;
 use raid_core::teach::{self, Part, Step, Way};
 use raid_core::units::{SECTOR, Sectors, SlotSet};
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ fn part_text(geometry: &Geometry, part: &Part, out: &mut String) {
         high - 1,
         names(&part.new)
     );
-    let has_parity = matches!(geometry.layout.shape().code, Code::P | Code::PQ);
+    let has_parity = geometry.layout.shape().code.has_parity();
     if has_parity && part.way != Way::Lost {
         let writes = part.writes.len();
         for (way, reads) in [(Way::Modify, &part.modify), (Way::Reconstruct, &part.reconstruct)] {

@@ -5,7 +5,6 @@ use crate::report::evidence;
 use raid_core::assembly::{self, StartOptions};
 use raid_core::device::Shared;
 use raid_core::error::{Error, Result};
-use raid_core::layout::Code;
 use raid_core::meta::assemble::{Assembly, Options, Seat, SeatState};
 use raid_core::scrub::{self, Summary, Target};
 use raid_core::units::Sectors;
@@ -234,7 +233,7 @@ fn start(assembly: Assembly, devices: &[Shared], sample: (u64, u64)) -> Result<S
         array.stop()?;
         Ok(shows)
     });
-    let parity = matches!(target.layout.shape().code, Code::P | Code::PQ);
+    let parity = target.layout.shape().code.has_parity();
     let risky = parity && !target.unsynced.is_empty() && !target.incomplete().is_empty();
     let at_risk =
         risky.then(|| (target.unsynced.stripes(&*target.layout), target.unsynced.has_bitmap()));
