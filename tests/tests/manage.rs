@@ -156,7 +156,7 @@ fn a_replacement_keeps_redundancy_all_the_time() {
     let levels = [("-l 1 -n 2", "a b"), ("-l 6 -n 4 -c 64", "a b c d"), ("-l 10 -n 4", "a b c d")];
     for (create, members) in levels {
         let (desk, bytes) = mounted(create, members);
-        desk.fine("speed mnt --max 4000");
+        desk.fine("speed mnt --max 400");
         let text = desk.fine("replace mnt b --with x");
         assert!(text.contains("x is being filled to replace b"), "{text}");
         let text = fs::read_to_string(desk.path("mnt/mdstat")).unwrap();

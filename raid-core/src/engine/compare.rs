@@ -2,7 +2,6 @@
 
 use super::cells::Work;
 use crate::buf::Pool;
-use crate::layout::Role;
 use crate::plan::Units;
 
 /// Bytes of a row of parity: md works in pages (`RAID5_STRIPE_SECTORS`).
@@ -21,7 +20,7 @@ impl Work {
     /// Compares what was read; leaves in the cells what a repair would write, or nothing where
     /// all agree. `source`: the copy that is right by definition.
     pub(super) fn compare(&mut self, source: u16, pool: &Pool) {
-        let has_parity = self.units.iter().any(|u| matches!(u.role, Role::P | Role::Q));
+        let has_parity = self.units.iter().any(|u| u.role.is_parity());
         self.mismatches = match has_parity {
             true => self.compare_parity(pool),
             false => self.compare_copies(source as usize),
@@ -40,7 +39,7 @@ impl Work {
     /// A row counts once, whether P or Q or both are wrong, as in raid5.c.
     fn compare_parity(&mut self, pool: &Pool) -> u64 {
         let parity: Units = (0..self.units.len() as u16)
-            .filter(|&u| matches!(self.units[u as usize].role, Role::P | Role::Q))
+            .filter(|&u| self.units[u as usize].role.is_parity())
             .collect();
         let stored: Vec<_> =
             parity.iter().map(|&u| (u as usize, self.cells.old[u as usize].take())).collect();

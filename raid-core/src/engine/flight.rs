@@ -9,7 +9,7 @@ use super::health::{DeviceId, Devices};
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
-use crate::layout::{Code, Role};
+use crate::layout::Code;
 use crate::plan::{self, Band, Phase, Plan, Units};
 use crate::units::{Sectors, SlotSet};
 use smallvec::SmallVec;
@@ -183,7 +183,7 @@ impl Engine {
             Kind::Read => plan::read(&flight.band, code, &access, heal),
             Kind::Fill => plan::read(&flight.band, code, &access, false),
             Kind::Write => {
-                let plan = plan::write(&flight.band, code, &access, consistent);
+                let plan = plan::write(&flight.band, code, &access, consistent, journal);
                 if logs { plan.map(|plan| plan::logged(plan, &flight.band, journal)) } else { plan }
             }
             Kind::Repair => plan::repair(&flight.band, code, &access),
@@ -241,14 +241,18 @@ impl Engine {
                     panic!("a plan that makes parity commits it");
                 };
                 let roles = &flight.band.stripe.units;
-                let is_parity = |u: &u16| matches!(roles[*u as usize].role, Role::P | Role::Q);
-                units.iter().copied().filter(is_parity).collect()
+                units.iter().copied().filter(|u| roles[*u as usize].role.is_parity()).collect()
             };
             match phase {
                 Phase::Read(units) => return self.issue_reads(id, &units, out),
                 Phase::Solve(units) => return self.issue_work(id, Task::Solve(units), out),
                 Phase::Encode => {
-                    let task = Task::Encode(parity(flight));
+                    // A journal is told also what a member that is gone should hold.
+                    let parity = match journal {
+                        true => plan::pick(&flight.band.stripe, |_, role| role.is_parity()),
+                        false => parity(flight),
+                    };
+                    let task = Task::Encode(parity);
                     return self.issue_work(id, task, out);
                 }
                 Phase::Update => {

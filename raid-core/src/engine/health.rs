@@ -61,13 +61,27 @@ pub struct Member {
     pub by_bitmap: bool,
     /// Its bad-block log has to be written with its next superblock.
     pub bad_changed: bool,
+    /// Its partial parity log may be of another time: it is emptied with its next superblock.
+    pub log_stale: bool,
+    /// The version that does that.
+    pub log_empty: u64,
 }
 
 impl Member {
     /// A member that serves, without errors so far.
     pub fn new(device: DeviceId, name: String, record: MemberRecord, state: State) -> Member {
-        let (replace, by_bitmap, bad_changed) = (false, false, false);
-        Member { device, name, record, state, errors: 0, replace, by_bitmap, bad_changed }
+        Member {
+            device,
+            name,
+            record,
+            state,
+            errors: 0,
+            replace: false,
+            by_bitmap: false,
+            bad_changed: false,
+            log_stale: false,
+            log_empty: 0,
+        }
     }
 
     /// True if `from..to`, counted from its data offset, holds what it should.

@@ -96,11 +96,12 @@ impl Tape {
             page(unit as u16)
         };
         let (p, q) = (parity(Role::P), parity(Role::Q));
-        let zeros = || vec![0; BLOCK_BYTES];
         let pages: SmallVec<[Vec<u8>; 2]> = match (code, p, q) {
             (_, None, None) => return list,
-            // A member that is gone gets nothing back from a replay: its page may hold anything.
-            (Code::PQ, p, q) => [p, q].into_iter().map(|page| page.unwrap_or_else(zeros)).collect(),
+            (Code::PQ, p, q) => {
+                let known = [p, q].into_iter().map(|page| page.expect("all parity is known"));
+                known.collect()
+            }
             (_, p, _) => p.into_iter().collect(),
         };
         let checksums = pages.iter().map(|page| seed.checksum(page)).collect();

@@ -69,8 +69,8 @@ struct Lane {
 enum Step {
     Idle,
     Settling,
-    /// The journal's tail is being moved.
-    Moving,
+    /// Waiting for superblocks: the journal's tail is being moved, or an old log thrown away.
+    Waiting,
     Writing,
     Flushing,
     Open,
@@ -183,6 +183,12 @@ impl Engine {
     }
 
     fn write_partial(&mut self, device: DeviceId, out: &mut Actions) {
+        let empty = self.health.member(device).map_or(0, |m| m.log_empty);
+        if !self.publisher.is_durable(empty) {
+            let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+            lane.step = Step::Waiting;
+            return self.wait_durable(empty, Waiter::Log(device));
+        }
         let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
         let (mut entries, mut parity) = (Vec::new(), Vec::new());
         while let Some(&id) = lane.waiting.front() {
@@ -229,7 +235,7 @@ impl Engine {
         }
         if !tape.fits(Tape::len(&rows)) {
             lane.batch.clear();
-            lane.step = Step::Moving;
+            lane.step = Step::Waiting;
             let tail = tape.free();
             let member = self.health.member_mut(device).expect("a journal stays");
             member.record.journal_tail = Some(tail);
@@ -285,7 +291,7 @@ impl Engine {
                 self.log_io(lane, lane, Sectors::ZERO, Io::Flush, out);
             }
             Step::Writing | Step::Flushing => self.let_go(lane, out),
-            Step::Idle | Step::Moving | Step::Open => {
+            Step::Idle | Step::Waiting | Step::Open => {
                 panic!("a lane that does nothing has no answer")
             }
         }

@@ -165,12 +165,14 @@ impl Engine {
         if self.health.member(member.device).is_some() {
             return Err(Error::new(ErrorKind::Busy, format!("{} is a member", member.name)));
         }
+        member.log_stale = member.record.ppl.is_some();
         let back = back.filter(|&(slot, _)| self.health.live(slot).is_none());
         let cleared = self.bitmap.as_ref().map(|bitmap| bitmap.head().events_cleared);
         let back = back.filter(|&(_, events)| match cleared {
             Some(cleared) => events >= cleared,
             None => events >= self.array.events,
         });
+        member.log_empty = self.publisher.next_version();
         match back {
             Some((slot, _)) => {
                 // A new number: under the old one, members that left meanwhile call it failed.

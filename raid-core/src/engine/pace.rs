@@ -44,7 +44,7 @@ impl Pace {
     /// When the job may go on; `None`: now. `asked_at`: when a user last wanted something.
     pub fn wait(&mut self, limits: Limits, now: Instant, asked_at: Instant) -> Option<Instant> {
         let active = now < asked_at.after(ACTIVE);
-        let limit = if active { limits.min } else { limits.max };
+        let limit = if active { limits.min.min(limits.max) } else { limits.max };
         if now >= self.since.after(WINDOW) {
             *self = Pace { since: now, moved: Sectors::ZERO };
         }

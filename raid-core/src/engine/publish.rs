@@ -14,6 +14,7 @@ use super::health::DeviceId;
 use super::{Action, Actions, Engine, Io, State, Target, Waiter};
 use crate::buf::Buf;
 use crate::layout::Code;
+use crate::meta::md_ppl;
 use crate::meta::md1::emit::emit_bad_blocks;
 use crate::meta::record::DeviceRole;
 use crate::time::Instant;
@@ -26,8 +27,10 @@ pub(super) struct Publisher {
     version: u64,
     /// The newest version that changes superblocks, not only bits.
     superblocks: u64,
-    /// The newest version that speaks about data written before it.
+    /// The newest versions whose superblocks, and whose cleared bits, speak about data written
+    /// before them.
     after_data: u64,
+    bits_after_data: u64,
     /// The newest version that nobody needs to wait for.
     durable: u64,
     /// The newest version that is on all live members: less, once the array is broken.
@@ -110,7 +113,7 @@ impl Engine {
 
     /// The same for bits of the bitmap that may be cleared, which the superblocks do not tell.
     pub(super) fn bits_to_clear(&mut self, out: &mut Actions) -> u64 {
-        self.publisher.after_data = self.publisher.next_version();
+        self.publisher.bits_after_data = self.publisher.next_version();
         self.bits_changed(out)
     }
 
@@ -133,7 +136,7 @@ impl Engine {
 
     fn start_update(&mut self, out: &mut Actions) {
         let publisher = &self.publisher;
-        let after_data = publisher.after_data > publisher.durable;
+        let after_data = publisher.after_data.max(publisher.bits_after_data) > publisher.durable;
         let version = publisher.version;
         let update = Update {
             version,
@@ -180,11 +183,13 @@ impl Engine {
         let update = publisher.running.as_mut().expect("an update runs");
         // What came since the flush and speaks about data has to wait for the next update.
         let settled = publisher.after_data <= update.flushed;
-        update.version = if settled { publisher.version } else { update.flushed };
+        let bits_settled = publisher.bits_after_data <= update.flushed;
+        let all = settled && bits_settled;
+        update.version = if all { publisher.version } else { update.flushed };
         let superblocks = publisher.superblocks > publisher.durable;
         let (flushed, flushed_at) = (update.is_flushed, update.flushed_at);
         let reached = std::mem::take(&mut update.reached);
-        if flushed && settled {
+        if flushed && bits_settled {
             self.clear_quiet(flushed_at);
         }
         if superblocks {
@@ -204,6 +209,7 @@ impl Engine {
             }
             if superblocks {
                 ios.extend(self.bad_log(device).map(|(at, io)| (device, at, io)));
+                ios.extend(self.empty_log(device).map(|(at, io)| (device, at, io)));
                 let (at, io) = self.superblock(device);
                 ios.push((device, at, io));
             }
@@ -250,6 +256,16 @@ impl Engine {
         member.bad_changed = false;
         let (at, bytes) = emit_bad_blocks(&member.record).ok()??;
         Some((at, Io::Write(Buf::copy_of(&bytes).freeze())))
+    }
+
+    /// An empty partial parity log for `device`, if the one it brought is of another time.
+    fn empty_log(&mut self, device: DeviceId) -> Option<(Sectors, Io)> {
+        let member = self.health.member_mut(device).filter(|m| m.log_stale)?;
+        member.log_stale = false;
+        let area = member.record.ppl?;
+        let mut bytes = md_ppl::empty(&self.array.uuid, 0);
+        bytes.resize(area.len.len().max(bytes.len()), 0);
+        Some((area.at, Io::Write(Buf::copy_of(&bytes).freeze())))
     }
 
     fn superblock(&mut self, device: DeviceId) -> (Sectors, Io) {

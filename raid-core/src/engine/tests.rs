@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::layout::{self, Params};
-use crate::meta::create::{NewMember, Request, create};
-use crate::meta::md1;
+use crate::meta::create::{NewBitmap, NewMember, Request, create};
+use crate::meta::{md_bitmap, md1};
 use crate::units::Slot;
 use std::collections::VecDeque;
 
@@ -21,6 +21,10 @@ const DATA_AT: u64 = 2048;
 
 impl Bench {
     fn new(level: i32, slots: u16, read_only: bool) -> Bench {
+        Bench::make(level, slots, read_only, false)
+    }
+
+    fn make(level: i32, slots: u16, read_only: bool, with_bitmap: bool) -> Bench {
         let member = |slot: u16| {
             let device_uuid = [slot as u8; 16];
             let sectors = Sectors(DATA_AT + 128);
@@ -40,11 +44,15 @@ impl Bench {
             data_at: Some(Sectors(DATA_AT)),
             assume_clean: false,
             zeroed: true,
-            bitmap: None,
+            bitmap: with_bitmap.then(NewBitmap::default),
             log: None,
             force: false,
         })
         .unwrap();
+        let bitmap = creation.members[0].bitmap.clone().map(|(_, mut image)| {
+            image[md_bitmap::HEAD..].fill(0);
+            Bitmap::load(image, &[1; 16], 0, false).unwrap()
+        });
         let array = creation.array.clone();
         let params = Params {
             layout: array.layout,
@@ -64,7 +72,7 @@ impl Bench {
             members: members.collect(),
             replacements: Vec::new(),
             spares: Vec::new(),
-            bitmap: None,
+            bitmap,
             journal: None,
             emit: md1::V1_2.emit,
             uneven: false,
@@ -269,6 +277,28 @@ fn read_only_writes_nothing_whatever_happens() {
     assert!(bench.open.is_empty());
     bench.outcome(3).unwrap();
     bench.outcome(4).unwrap();
+}
+
+/// The clean mark and the cleared bits are two statements: one that comes while the other is being
+/// written must not make it be written as if it were not true yet.
+#[test]
+fn a_stop_marks_clean_whenever_the_bits_are_due() {
+    for steps in 0..8 {
+        let mut bench = Bench::make(1, 2, false, true);
+        bench.write(1, 0, 1);
+        bench.run(|_| false);
+        bench.now = bench.now.after(Span::millis(60_000));
+        bench.step(Event::Ask(2, Ask::Stop));
+        for _ in 0..steps {
+            bench.answer(|_| false);
+        }
+        bench.step(Event::Tick);
+        bench.run(|_| false);
+        bench.outcome(2).unwrap();
+        let status = bench.engine.status();
+        assert_eq!(status.array.resync, None, "tick after {steps} steps of the stop");
+        assert_eq!(status.bitmap_bits.expect("it has one").0, 0, "tick after {steps} steps");
+    }
 }
 
 #[test]

@@ -53,6 +53,13 @@ pub enum Role {
     Q,
 }
 
+impl Role {
+    /// True for P and Q.
+    pub fn is_parity(self) -> bool {
+        matches!(self, Role::P | Role::Q)
+    }
+}
+
 /// How the units of a stripe depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {

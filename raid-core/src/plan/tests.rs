@@ -55,7 +55,7 @@ fn writes_read_as_little_as_they_can() {
     for (data, code, first, last, missing, expected) in cases {
         let band = band(data, code, first, last);
         let access = access(units_in(code, data), missing);
-        let plan = write(&band, code, &access, true).unwrap();
+        let plan = write(&band, code, &access, true, false).unwrap();
         assert_eq!(
             plan.to_text(&band.stripe),
             expected,
@@ -67,7 +67,7 @@ fn writes_read_as_little_as_they_can() {
 #[test]
 fn parity_that_may_be_wrong_is_never_updated_from_itself() {
     let band = band(5, Code::P, 1, 1);
-    let plan = write(&band, Code::P, &access(6, &[]), false).unwrap();
+    let plan = write(&band, Code::P, &access(6, &[]), false, false).unwrap();
     assert_eq!(plan.to_text(&band.stripe), "read D0 D2 D3 D4 | encode | commit D1 P");
 }
 
@@ -124,7 +124,11 @@ fn a_plan_exists_exactly_when_redundancy_suffices() {
                     let read = read(&band, code, &access, false);
                     assert!(read.is_ok() || !enough, "{code:?} {missing:?}");
                     assert!(read.is_err() || readable || !hit, "{code:?} {missing:?}");
-                    assert_eq!(write(&band, code, &access, true).is_ok(), enough, "{missing:?}");
+                    assert_eq!(
+                        write(&band, code, &access, true, false).is_ok(),
+                        enough,
+                        "{missing:?}"
+                    );
                 }
             }
         }

@@ -17,12 +17,19 @@ use crate::layout::{Code, Role};
 
 /// The plan that puts new content into the wanted units of `band`.
 ///
-/// `consistent`: parity of this band is known to match its data.
+/// `consistent`: parity of this band is known to match its data. `told`: all of it is told to a
+/// journal first, which must know all parity of a stripe or none: also what is not written.
 /// Units whose member is gone are not written; their new content lives in redundancy alone.
-pub fn write(band: &Band, code: Code, access: &[Access], consistent: bool) -> Result<Plan, Lost> {
+pub fn write(
+    band: &Band,
+    code: Code,
+    access: &[Access],
+    consistent: bool,
+    told: bool,
+) -> Result<Plan, Lost> {
     let plan = match code {
         Code::None | Code::Copy => copies(band, access)?,
-        Code::P | Code::PQ => parity(band, code, access, consistent)?,
+        Code::P | Code::PQ => parity(band, code, access, (consistent, told))?,
     };
     plan.check(access);
     Ok(plan)
@@ -48,7 +55,12 @@ fn copies(band: &Band, access: &[Access]) -> Result<Plan, Lost> {
     }
 }
 
-fn parity(band: &Band, code: Code, access: &[Access], consistent: bool) -> Result<Plan, Lost> {
+fn parity(
+    band: &Band,
+    code: Code,
+    access: &[Access],
+    (consistent, told): (bool, bool),
+) -> Result<Plan, Lost> {
     let tolerance = if code == Code::PQ { 2 } else { 1 };
     if access.iter().filter(|a| !a.write).count() > tolerance {
         return Err(Lost);
@@ -58,12 +70,13 @@ fn parity(band: &Band, code: Code, access: &[Access], consistent: bool) -> Resul
         _ => true,
     };
     let commit = pick(&band.stripe, |i, role| written(role) && access[i].write);
-    let has_parity = |role: &Role| matches!(role, Role::P | Role::Q);
-    if !commit.iter().any(|&u| has_parity(&band.stripe.units[u as usize].role)) {
+    if !commit.iter().any(|&u| band.stripe.units[u as usize].role.is_parity()) {
         return Ok(Plan::of([Phase::Commit(commit)]));
     }
     let Ways { reconstruct, modify } = ways(band, access);
-    let modify = modify.filter(|_| consistent);
+    let parity = pick(&band.stripe, |_, role| role.is_parity());
+    let all_written = parity.iter().all(|u| access[*u as usize].write);
+    let modify = modify.filter(|_| consistent && (all_written || !told));
     let (reads, compute) = match (reconstruct, modify) {
         (Some(rest), Some(old)) if old.len() < rest.len() => (old, Phase::Update),
         (Some(rest), _) => (rest, Phase::Encode),

@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// A member is slow by up to this much per operation, in nanoseconds.
 const LATENCY_MAX: u64 = 2_000_000;
 
+/// So many things happen between two visits nobody asked for.
+const TICKS: u64 = 5;
+
 /// What will happen at some time.
 enum Coming {
     Io { op: OpId, device: DeviceId, at: Sectors, io: Io, mark: u64 },
@@ -173,6 +176,10 @@ impl World {
         };
         let mut actions = Actions::new();
         self.engine.step(self.now, event, &mut actions);
+        // A driver may come at any time, not only when it was asked to.
+        if self.count.is_multiple_of(TICKS) {
+            self.engine.step(self.now, Event::Tick, &mut actions);
+        }
         self.take(actions, rng);
         true
     }

@@ -103,7 +103,7 @@ fn part(band: &Band, code: Code, missing: &SlotSet, consistent: bool) -> Part {
         }
         Code::None | Code::Copy => (None, None),
     };
-    let plan = plan::write(band, code, &access, consistent).ok();
+    let plan = plan::write(band, code, &access, consistent, false).ok();
     let steps = |test: fn(&Phase) -> Option<&Units>| {
         let phases = plan.iter().flat_map(|plan| &plan.phases);
         phases.filter_map(test).flatten().map(|&unit| step(band, unit)).collect::<Vec<_>>()

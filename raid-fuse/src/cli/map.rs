@@ -198,7 +198,7 @@ fn arrow(geometry: &Geometry, explanation: &Explanation) -> String {
     let number = explanation.offset / geometry.chunk().bytes();
     let places: Vec<String> = data_places(explanation).map(|p| pair(geometry, p)).collect();
     let mut text = format!("{number}->{}", places.join(","));
-    for place in explanation.places.iter().filter(|p| is_parity(p.role)) {
+    for place in explanation.places.iter().filter(|p| p.role.is_parity()) {
         text += &format!(" {}{}", role_name(place.role), pair(geometry, place));
     }
     text
@@ -214,11 +214,7 @@ fn bytes(geometry: &Geometry, explanation: &Explanation) -> String {
 }
 
 fn data_places(explanation: &Explanation) -> impl Iterator<Item = &Place> {
-    explanation.places.iter().filter(|place| !is_parity(place.role))
-}
-
-fn is_parity(role: Role) -> bool {
-    matches!(role, Role::P | Role::Q)
+    explanation.places.iter().filter(|place| !place.role.is_parity())
 }
 
 fn pair(geometry: &Geometry, place: &Place) -> String {

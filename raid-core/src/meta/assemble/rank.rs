@@ -77,7 +77,7 @@ pub fn freshest<'a, 'b>(
     }
 }
 
-/// The two sides of a split array (see [`split`]), as indices into the candidates; none where
+/// The two sides of a split array, as indices into the candidates; none where
 /// the members of array `uuid` agree on who is active.
 pub fn halves(candidates: &[Candidate], uuid: [u8; 16]) -> Option<[Vec<usize>; 2]> {
     let options = Options { uuid: Some(uuid), ..Options::default() };

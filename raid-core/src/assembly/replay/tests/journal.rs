@@ -33,7 +33,7 @@ fn tear_journal(bench: &mut Bench) {
         let units = bench.units(start, low, md_journal::BLOCK);
         if is_complete {
             let parity: Vec<&Vec<u8>> = (units.iter())
-                .filter(|(role, ..)| matches!(role, Role::P | Role::Q))
+                .filter(|(role, ..)| role.is_parity())
                 .map(|(.., bytes)| bytes)
                 .collect();
             let checksums = parity.iter().map(|page| seed.checksum(page)).collect();
