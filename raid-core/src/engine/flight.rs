@@ -6,6 +6,7 @@ mod told;
 use super::ask::Keep;
 use super::cells::{Cells, Task};
 use super::health::{DeviceId, Devices};
+use super::log::LaneId;
 use super::{Action, Actions, AskId, Engine, FlightId, Io, OpId, Target, UNTOLD, Waiter, Work};
 use crate::buf::{Buf, Shared};
 use crate::error::ErrorKind;
@@ -54,7 +55,7 @@ pub(super) struct Flight {
     /// The version that makes this write's bits in the bitmap durable, once they are set.
     pub marked: Option<u64>,
     /// The log that speaks of this write, durably.
-    pub lane: Option<DeviceId>,
+    pub lane: Option<LaneId>,
     failed_reads: bool,
     /// Its writes were sent.
     committed: bool,

@@ -6,8 +6,9 @@
 //! member that holds the parity (see [`crate::meta::md_ppl`]); only when that is durable are data
 //! and parity written. After a crash parity follows from the log, also without a member.
 //!
-//! Each member with a partial parity log has a *lane*; a journal is one lane for all. A lane writes
-//! one log at a time, for all writes that wait by then.
+//! The partial parity logs of each slot are a *lane*: where a member is being replaced, both it and
+//! the one to come get every log, so that either can be the one that is left. A journal is one lane
+//! for all. A lane writes one log at a time, for all writes that wait by then.
 //! The newest log is the only one that counts, so the next one is written only when all that the
 //! last one speaks of is durable: writes answered, failures recorded, members flushed.
 //!
@@ -24,13 +25,21 @@ use crate::buf::Buf;
 use crate::layout::Role;
 use crate::meta::md_ppl::{self, ENTRIES_MAX, Entry, HEADER_LEN, Header, PARITY_MAX, RING_MIN};
 use crate::meta::record::Area;
-use crate::units::Sectors;
+use crate::units::{Sectors, Slot};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The lanes, by device.
+/// Whose log: the journal's, or that of the members in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum LaneId {
+    Journal,
+    Slot(Slot),
+}
+
+/// The lanes.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
-    lanes: BTreeMap<DeviceId, Lane>,
+    lanes: BTreeMap<LaneId, Lane>,
     /// Of the log written last; grows over all lanes.
     generation: u64,
     /// The write journal, if there is one.
@@ -40,12 +49,16 @@ pub(super) struct Logs {
 /// Where a lane writes.
 #[derive(Debug)]
 enum Form {
-    /// Partial parity; `next`: where in the area the next log goes, if it fits there.
-    Partial {
-        area: Area,
-        next: Sectors,
-    },
+    /// Partial parity, to these devices.
+    Partial(Vec<Pen>),
     Journal(Tape),
+}
+
+/// Where in the area of `device` the next log goes, if it fits there.
+#[derive(Debug)]
+struct Pen {
+    device: DeviceId,
+    next: Sectors,
 }
 
 #[derive(Debug)]
@@ -59,10 +72,10 @@ struct Lane {
     open: usize,
     /// Devices that were written to since the newest log.
     touched: Devices,
+    /// Devices that took the log that is being written.
+    written: Devices,
     /// Operations that are not answered.
     pending: usize,
-    /// One of the operations of this log failed.
-    failed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,8 +98,8 @@ impl Lane {
             batch: Vec::new(),
             open: 0,
             touched: Devices::new(),
+            written: Devices::new(),
             pending: 0,
-            failed: false,
         }
     }
 }
@@ -108,7 +121,7 @@ impl Engine {
         let tape = Tape::new(state, member.record.data_at, &self.array.uuid);
         self.log_room = Some(Tape::rows_max(state.ring, self.shape.slots.into()));
         self.logs.journal = Some(member.device);
-        self.logs.lanes.insert(member.device, Lane::new(Form::Journal(tape)));
+        self.logs.lanes.insert(LaneId::Journal, Lane::new(Form::Journal(tape)));
         self.health.others.push(Member { state: State::Journal, ..member });
     }
 
@@ -119,80 +132,98 @@ impl Engine {
 
     /// The partial parity of a write is known, or it needs none: its turn in its lane.
     pub(super) fn queue_log(&mut self, id: FlightId, out: &mut Actions) {
-        if let Some(device) = self.logs.journal {
-            let lane = self.logs.lanes.get_mut(&device).expect("a journal has a lane");
-            lane.waiting.push_back(id);
-            return self.go_on_logging(device, out);
-        }
-        let stripe = &self.flights[id].band.stripe;
-        let slot = stripe.units.iter().find(|u| u.role == Role::P).map(|u| u.slot);
-        let member = slot.and_then(|slot| self.health.live(slot));
-        let Some((device, area)) = member.and_then(|m| Some((m.device, m.record.ppl?))) else {
-            // The member has failed since: there is no parity to get wrong.
-            return self.advance(id, out);
+        let lane = match self.logs.journal {
+            Some(_) => LaneId::Journal,
+            None => {
+                let units = &self.flights[id].band.stripe.units;
+                let slot = units.iter().find(|u| u.role == Role::P).map(|u| u.slot);
+                let slot = slot.filter(|&slot| !self.areas(slot).is_empty());
+                // The member has failed since: there is no parity to get wrong.
+                let Some(slot) = slot else { return self.advance(id, out) };
+                LaneId::Slot(slot)
+            }
         };
-        let lane = self
-            .logs
-            .lanes
-            .entry(device)
-            .or_insert_with(|| Lane::new(Form::Partial { area, next: Sectors::ZERO }));
-        lane.waiting.push_back(id);
-        self.go_on_logging(device, out);
+        let new = || Lane::new(Form::Partial(Vec::new()));
+        self.logs.lanes.entry(lane).or_insert_with(new).waiting.push_back(id);
+        self.go_on_logging(lane, out);
+    }
+
+    /// The partial parity logs of those that serve in `slot`.
+    fn areas(&self, slot: Slot) -> SmallVec<[(DeviceId, Area); 2]> {
+        let area = |m: &Member| Some((m.device, m.record.ppl?));
+        self.health.live_in(slot).filter_map(area).collect()
+    }
+
+    /// A lane that somebody has used.
+    fn lane(&mut self, id: LaneId) -> &mut Lane {
+        self.logs.lanes.get_mut(&id).expect("a lane once used stays")
     }
 
     /// Begins the next log of a lane if the last one is done and somebody waits.
-    fn go_on_logging(&mut self, device: DeviceId, out: &mut Actions) {
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+    fn go_on_logging(&mut self, id: LaneId, out: &mut Actions) {
+        let live = self.health.live_devices();
+        let lane = self.lane(id);
         if lane.step != Step::Idle || lane.waiting.is_empty() {
             return;
         }
-        let live = self.health.live_devices();
         let touched = std::mem::take(&mut lane.touched);
         let settle: Devices = touched.into_iter().filter(|d| live.contains(d)).collect();
         if settle.is_empty() {
-            return self.write_log(device, out);
+            return self.write_log(id, out);
         }
         (lane.step, lane.pending) = (Step::Settling, settle.len());
         for target in settle {
-            self.log_io(device, target, Sectors::ZERO, Io::Flush, out);
+            self.log_io(id, target, Sectors::ZERO, Io::Flush, out);
         }
     }
 
-    fn log_io(&mut self, lane: DeviceId, device: DeviceId, at: Sectors, io: Io, out: &mut Actions) {
+    fn log_io(&mut self, lane: LaneId, device: DeviceId, at: Sectors, io: Io, out: &mut Actions) {
         let op = self.ops.insert(Target::Log { lane, device });
         out.push(Action::Io { op, device, at, io, background: false });
     }
 
     /// Writes one log for as many of those who wait as fit into it.
-    pub(super) fn write_log(&mut self, device: DeviceId, out: &mut Actions) {
-        if self.health.member(device).is_none_or(|m| m.state == State::Failed) {
-            if self.logs.journal == Some(device) {
+    pub(super) fn write_log(&mut self, id: LaneId, out: &mut Actions) {
+        match (id, self.logs.journal) {
+            (LaneId::Slot(slot), _) => self.write_partial(slot, out),
+            (LaneId::Journal, Some(device)) if self.serves(device) => {
+                self.write_journal(device, out);
+            }
+            (LaneId::Journal, _) => {
                 // Without its journal nothing more is written.
                 self.flush_lost.get_or_insert("the write journal failed".into());
                 self.broken = true;
                 self.give_up_publishing(out);
+                self.let_all_go(id, out);
             }
-            let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
-            lane.batch = lane.waiting.drain(..).collect();
-            return self.let_go(device, out);
-        }
-        match self.logs.lanes[&device].form {
-            Form::Partial { .. } => self.write_partial(device, out),
-            Form::Journal(_) => self.write_journal(device, out),
         }
     }
 
-    fn write_partial(&mut self, device: DeviceId, out: &mut Actions) {
-        let empty = self.health.member(device).map_or(0, |m| m.log_empty);
-        if !self.publisher.is_durable(empty) {
-            let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
-            lane.step = Step::Waiting;
-            return self.wait_durable(empty, Waiter::Log(device));
+    fn serves(&self, device: DeviceId) -> bool {
+        self.health.member(device).is_some_and(|m| m.state != State::Failed)
+    }
+
+    /// Nobody is left to log to: those who wait go on without.
+    fn let_all_go(&mut self, id: LaneId, out: &mut Actions) {
+        let lane = self.lane(id);
+        lane.batch = lane.waiting.drain(..).collect();
+        self.let_go(id, out);
+    }
+
+    fn write_partial(&mut self, slot: Slot, out: &mut Actions) {
+        let (id, areas) = (LaneId::Slot(slot), self.areas(slot));
+        if areas.is_empty() {
+            return self.let_all_go(id, out);
         }
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+        let empty = self.health.live_in(slot).map(|m| m.log_empty).max().unwrap_or(0);
+        if !self.publisher.is_durable(empty) {
+            self.lane(id).step = Step::Waiting;
+            return self.wait_durable(empty, Waiter::Log(id));
+        }
+        let lane = self.logs.lanes.get_mut(&id).expect("a lane once used stays");
         let (mut entries, mut parity) = (Vec::new(), Vec::new());
-        while let Some(&id) = lane.waiting.front() {
-            let (entry, partial) = self.flights[id].log_entry();
+        while let Some(&flight) = lane.waiting.front() {
+            let (entry, partial) = self.flights[flight].log_entry();
             let so_far = Sectors::floor_bytes(parity.len() as u64);
             let fits = entries.is_empty() || so_far + entry.parity <= PARITY_MAX;
             if !fits || entries.len() == ENTRIES_MAX {
@@ -200,38 +231,50 @@ impl Engine {
             }
             entries.push(entry);
             parity.extend_from_slice(partial);
-            lane.batch.push(id);
+            lane.batch.push(flight);
             lane.waiting.pop_front();
         }
         self.logs.generation += 1;
         let header = Header { generation: self.logs.generation, entries };
-        let Form::Partial { area, next } = &mut lane.form else {
+        let Form::Partial(pens) = &mut lane.form else {
             panic!("partial parity goes to lanes of members");
         };
-        let at = place(*area, next, header.len());
-        (lane.step, lane.pending) = (Step::Writing, 1);
+        pens.retain(|pen| areas.iter().any(|(device, _)| *device == pen.device));
+        let mut places: SmallVec<[(DeviceId, Sectors); 2]> = SmallVec::new();
+        for (device, area) in areas {
+            let known = pens.iter().position(|pen| pen.device == device);
+            let index = known.unwrap_or_else(|| {
+                pens.push(Pen { device, next: Sectors::ZERO });
+                pens.len() - 1
+            });
+            places.push((device, place(area, &mut pens[index].next, header.len())));
+        }
+        (lane.step, lane.pending) = (Step::Writing, places.len());
+        lane.written = places.iter().map(|(device, _)| *device).collect();
         let mut bytes = md_ppl::emit(&header, &self.array.uuid)
             .expect("entries are as many as fit, of bands that fit");
         bytes.append(&mut parity);
         self.stats.log_writes += 1;
-        let io = Io::Write(Buf::copy_of(&bytes).freeze());
-        self.log_io(device, device, at, io, out);
+        let content = Buf::copy_of(&bytes).freeze();
+        for (device, at) in places {
+            self.log_io(id, device, at, Io::Write(content.clone()), out);
+        }
     }
 
     /// Writes as much as fits to the journal; where the ring is full its tail moves first.
     fn write_journal(&mut self, device: DeviceId, out: &mut Actions) {
-        let code = self.shape.code;
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+        let (id, code) = (LaneId::Journal, self.shape.code);
+        let lane = self.logs.lanes.get_mut(&id).expect("a lane once used stays");
         let Form::Journal(tape) = &mut lane.form else { panic!("only a journal is a tape") };
         let mut rows = Vec::new();
-        for &id in &lane.waiting {
+        for &flight in &lane.waiting {
             let count = rows.len();
-            rows.extend(tape.rows(&self.flights[id], code));
+            rows.extend(tape.rows(&self.flights[flight], code));
             if count > 0 && Tape::len(&rows) > tape.log_max() {
                 rows.truncate(count);
                 break;
             }
-            lane.batch.push(id);
+            lane.batch.push(flight);
         }
         if !tape.fits(Tape::len(&rows)) {
             lane.batch.clear();
@@ -241,24 +284,25 @@ impl Engine {
             member.record.journal_tail = Some(tail);
             let version = self.changed(out);
             return match self.publisher.is_durable(version) {
-                true => self.write_log(device, out),
-                false => self.wait_durable(version, Waiter::Log(device)),
+                true => self.write_log(id, out),
+                false => self.wait_durable(version, Waiter::Log(id)),
             };
         }
         lane.waiting.drain(..lane.batch.len());
         let writes = tape.write(rows);
         (lane.step, lane.pending) = (Step::Writing, writes.len());
+        lane.written = std::iter::once(device).collect();
         self.stats.log_writes += 1;
         for (at, bytes) in writes {
             let io = Io::Write(Buf::copy_of(&bytes).freeze());
-            self.log_io(device, device, at, io, out);
+            self.log_io(id, device, at, io, out);
         }
     }
 
     /// An operation of a lane is answered.
     pub(super) fn log_done(
         &mut self,
-        (lane, device): (DeviceId, DeviceId),
+        (id, device): (LaneId, DeviceId),
         failed: Option<String>,
         out: &mut Actions,
     ) {
@@ -274,45 +318,44 @@ impl Engine {
             self.broken = true;
             self.give_up_publishing(out);
         }
-        let state = self.logs.lanes.get_mut(&lane).expect("a lane once used stays");
-        match state.step {
-            Step::Settling => {
-                state.pending -= 1;
-                if state.pending == 0 {
-                    self.write_log(lane, out);
+        let lane = self.lane(id);
+        lane.pending -= 1;
+        lane.written.retain(|d| !is_failed || *d != device);
+        if lane.pending > 0 {
+            return;
+        }
+        match lane.step {
+            Step::Settling => self.write_log(id, out),
+            Step::Writing if !lane.written.is_empty() => {
+                let written = lane.written.clone();
+                (lane.step, lane.pending) = (Step::Flushing, written.len());
+                for device in written {
+                    self.log_io(id, device, Sectors::ZERO, Io::Flush, out);
                 }
             }
-            Step::Writing | Step::Flushing if state.pending > 1 => {
-                state.pending -= 1;
-                state.failed |= is_failed;
-            }
-            Step::Writing if !is_failed && !state.failed => {
-                state.step = Step::Flushing;
-                self.log_io(lane, lane, Sectors::ZERO, Io::Flush, out);
-            }
-            Step::Writing | Step::Flushing => self.let_go(lane, out),
+            Step::Writing | Step::Flushing => self.let_go(id, out),
             Step::Idle | Step::Waiting | Step::Open => {
                 panic!("a lane that does nothing has no answer")
             }
         }
     }
 
-    /// The log is durable, or its member is gone: its writes go on.
-    fn let_go(&mut self, device: DeviceId, out: &mut Actions) {
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+    /// The log is durable, or its members are gone: its writes go on.
+    fn let_go(&mut self, id: LaneId, out: &mut Actions) {
+        let lane = self.lane(id);
         let batch = std::mem::take(&mut lane.batch);
-        (lane.step, lane.open, lane.failed) = (Step::Open, batch.len(), false);
-        for &id in &batch {
-            self.flights[id].lane = Some(device);
+        (lane.step, lane.open) = (Step::Open, batch.len());
+        for &flight in &batch {
+            self.flights[flight].lane = Some(id);
         }
-        for id in batch {
-            self.advance(id, out);
+        for flight in batch {
+            self.advance(flight, out);
         }
     }
 
     /// A write of the lane's newest log goes to these devices.
-    pub(super) fn touch(&mut self, device: DeviceId, targets: impl Iterator<Item = DeviceId>) {
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+    pub(super) fn touch(&mut self, id: LaneId, targets: impl Iterator<Item = DeviceId>) {
+        let lane = self.lane(id);
         for target in targets {
             if !lane.touched.contains(&target) {
                 lane.touched.push(target);
@@ -321,12 +364,12 @@ impl Engine {
     }
 
     /// A write of the lane's newest log is over.
-    pub(super) fn leave_lane(&mut self, device: DeviceId, out: &mut Actions) {
-        let lane = self.logs.lanes.get_mut(&device).expect("a lane once used stays");
+    pub(super) fn leave_lane(&mut self, id: LaneId, out: &mut Actions) {
+        let lane = self.lane(id);
         lane.open -= 1;
         if lane.open == 0 {
             lane.step = Step::Idle;
-            self.go_on_logging(device, out);
+            self.go_on_logging(id, out);
         }
     }
 }

@@ -143,7 +143,7 @@ enum Target {
     Work(FlightId),
     Publish(DeviceId),
     Flush(DeviceId),
-    Log { lane: DeviceId, device: DeviceId },
+    Log { lane: log::LaneId, device: DeviceId },
 }
 
 /// Who waits for superblocks to be durable.
@@ -151,7 +151,7 @@ enum Target {
 enum Waiter {
     Flight(FlightId),
     Flush(Vec<AskId>),
-    Log(DeviceId),
+    Log(log::LaneId),
     Reply(AskId),
     /// Replacements that are complete.
     Relieve,
