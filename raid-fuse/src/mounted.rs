@@ -5,6 +5,7 @@
 //! written is durable. Nothing here touches a file of its own mount.
 
 use crate::export::Volume;
+use crate::export::connection::Connection;
 use crate::export::fuse::Front;
 use crate::export::gate::Gate;
 use crate::export::options::Options;
@@ -73,7 +74,9 @@ pub fn mount_volume(volume: Arc<dyn Volume>, path: &Path, options: &Options) -> 
     let (sender, events) = channel();
     let gate = Arc::new(Gate::default());
     let started = detach::ours(&path).and_then(|entry| {
-        let front = Front::new(volume.clone(), gate.clone(), options, failure(&sender));
+        // Without it, every reply is copied once more.
+        let connection = Connection::of(&descriptor).ok();
+        let front = Front::new(volume.clone(), gate.clone(), options, failure(&sender), connection);
         Ok((entry.device, start(front, descriptor, options, sender.clone())?))
     });
     match started {

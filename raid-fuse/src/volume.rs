@@ -5,6 +5,7 @@ use crate::export::{Text, Volume};
 use crate::report::make::{self, Background};
 use crate::report::{Bitmap, Report, detail, mdstat};
 use raid_core::buf::Buf;
+use raid_core::device::Lent;
 use raid_core::driver::Array;
 use raid_core::error::{Error, Result};
 use raid_core::meta::assemble::Assembly;
@@ -75,6 +76,10 @@ impl Volume for ArrayVolume {
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
         self.facts.array.read(at, buf)
+    }
+
+    fn lend(&self, at: u64, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        self.facts.array.lend(at, len, give)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {

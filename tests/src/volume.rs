@@ -1,10 +1,11 @@
 //! A volume in memory that counts what it is asked and can be told to fail.
 
+use raid_core::device::Lent;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_fuse::export::{Text, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 
 /// Bytes in memory behind the front-end contract.
@@ -22,6 +23,12 @@ pub struct Memory {
     pub bad: Mutex<Range<u64>>,
     /// Reads and writes panic, as if there were a bug.
     pub buggy: AtomicBool,
+    /// Large reads are lent in pieces of this many bytes, if any.
+    pub lends: AtomicUsize,
+    /// Reads that were lent.
+    pub lent: AtomicU64,
+    /// What is lent is not there when the kernel comes.
+    pub vanishes: AtomicBool,
     /// How often the text files were made.
     pub texts_made: AtomicU64,
     /// What the writable texts `md/dev-NAME/state` say; `remove` takes one away.
@@ -41,6 +48,9 @@ impl Memory {
             flushes: AtomicU64::new(0),
             bad: Mutex::new(0..0),
             buggy: AtomicBool::new(false),
+            lends: AtomicUsize::new(0),
+            lent: AtomicU64::new(0),
+            vanishes: AtomicBool::new(false),
             texts_made: AtomicU64::new(0),
             words: Mutex::new([("a".into(), "one".into()), ("b".into(), "two".into())].into()),
         }
@@ -86,6 +96,23 @@ impl Volume for Memory {
         self.check(at, buf.len())?;
         buf.copy_from_slice(&bytes[at as usize..][..buf.len()]);
         Ok(())
+    }
+
+    fn lend(&self, at: u64, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        let piece = self.lends.load(Ordering::SeqCst);
+        if piece == 0 || self.check(at, len).is_err() {
+            return false;
+        }
+        let bytes = self.bytes.read().unwrap();
+        let vanishes = self.vanishes.load(Ordering::SeqCst);
+        let place = |piece: &[u8]| {
+            let base = if vanishes { 16 as *const u8 } else { piece.as_ptr() };
+            Lent { base: base.cast_mut().cast(), len: piece.len() }
+        };
+        let places: Vec<Lent> = bytes[at as usize..][..len].chunks(piece).map(place).collect();
+        let given = give(&places);
+        self.lent.fetch_add(u64::from(given), Ordering::SeqCst);
+        given
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {

@@ -97,8 +97,9 @@ fn play(story: Story) -> Report {
 const FOUND: &[u64] = &[2, 5, 1796056678518843332, 1796059487341744470, 1796062032224578221];
 
 /// The same under a partial parity log: a device came back with a log of another time, and its
-/// first new log was overwritten when that was thrown away.
-const FOUND_PARTIAL: &[u64] = &[157, 220, 388];
+/// first new log was overwritten when that was thrown away; a replacement took over without the log
+/// of the member it replaced.
+const FOUND_PARTIAL: &[u64] = &[157, 220, 388, 840];
 
 /// The same under a journal: a RAID 6 told it nothing of parity whose member was gone, which the
 /// replay then wrote to the member that had come in its place.

@@ -2,6 +2,7 @@
 
 use super::members;
 use raid_core::buf::Buf;
+use raid_core::device::Lent;
 use raid_core::driver::Array;
 use raid_core::error::{Error, Result};
 use raid_fuse::export::null::Null;
@@ -41,6 +42,9 @@ impl Volume for Served {
     }
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
         self.0.read(at, buf)
+    }
+    fn lend(&self, at: u64, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        self.0.lend(at, len, give)
     }
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
         self.0.write(at, data)

@@ -19,13 +19,14 @@
 //! device lives, so that no second process writes the same member. Refused with words:
 //! directories, pipes, empty files, missing files, files without permission, members in use.
 
+mod cached;
 mod probe;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transfer;
 
 use super::bounds;
-use super::{Device, DeviceKind, Facts, Opened};
+use super::{Device, DeviceKind, Facts, Lent, Opened};
 use crate::buf::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::{SECTOR, Sectors};
@@ -35,7 +36,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use probe::identity_of;
 
@@ -114,6 +115,8 @@ pub struct FileDevice {
     pages: RwLock<()>,
     bounce: Pool,
     block_device: bool,
+    /// Made when first asked for; `None` inside where it cannot be.
+    cached: OnceLock<Option<cached::Cached>>,
 }
 
 /// What a descriptor demands, in bytes; powers of two.
@@ -181,6 +184,7 @@ impl FileDevice {
             pages: RwLock::new(()),
             bounce: Pool::new(0),
             block_device: found.block_device,
+            cached: OnceLock::new(),
         })
     }
 
@@ -285,5 +289,20 @@ impl Device for FileDevice {
             Err(e) if transfer::cannot(&e) => Ok(()),
             other => other,
         }
+    }
+
+    /// Of members in the page cache only. Of a file this process may not write, the kernel does
+    /// not tell what is in memory.
+    fn lend(&self, at: Sectors, len: usize) -> Option<Lent> {
+        if self.is_direct() || self.facts.read_only {
+            return None;
+        }
+        bounds::check_read(&self.facts, at, len as u64).ok()?;
+        let map = || cached::Cached::new(&self.file, self.facts.sectors.bytes()).ok();
+        let cached = self.cached.get_or_init(map).as_ref()?;
+        // A large page of the cache outlives the part of the file it was for.
+        let end = at.bytes() + len as u64;
+        let is_there = self.block_device || self.file.metadata().is_ok_and(|m| m.len() >= end);
+        if is_there { cached.find(at.bytes(), len) } else { None }
     }
 }

@@ -97,6 +97,23 @@ pub trait Device: Send + Sync {
 
     /// Says that `len` sectors at `at` are not needed; their content is undefined afterwards.
     fn discard(&self, at: Sectors, len: Sectors) -> io::Result<()>;
+
+    /// Where `len` bytes from `at` lie in memory right now, to be handed to a system call; `None`
+    /// where they do not, or not as [`Device::read`] would give them. Nobody but the kernel may
+    /// look there, and only while the device lives (see [`Lent`]).
+    fn lend(&self, _at: Sectors, _len: usize) -> Option<Lent> {
+        None
+    }
+}
+
+/// Bytes of a device in memory that others change as they like and take away when they like: an
+/// address for a system call, which then gets what is there, or fails with EFAULT.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    /// The first byte.
+    pub base: *mut libc::c_void,
+    /// Bytes.
+    pub len: usize,
 }
 
 /// Reads one buffer; see [`Device::read`].

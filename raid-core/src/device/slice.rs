@@ -4,7 +4,7 @@
 //! verbs: the window passes the inner descriptor on with the place where it begins.
 
 use super::spec::Args;
-use super::{Device, DeviceKind, Facts, Shared, bounds};
+use super::{Device, DeviceKind, Facts, Lent, Shared, bounds};
 use crate::error::{Error, Result};
 use crate::units::Sectors;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -83,6 +83,11 @@ impl Device for SliceDevice {
     fn discard(&self, at: Sectors, len: Sectors) -> io::Result<()> {
         bounds::check_discard(&self.facts, at, len)?;
         self.inner.discard(self.start + at, len)
+    }
+
+    fn lend(&self, at: Sectors, len: usize) -> Option<Lent> {
+        bounds::check_read(&self.facts, at, len as u64).ok()?;
+        self.inner.lend(self.start + at, len)
     }
 }
 

@@ -9,7 +9,7 @@ use super::direct::View;
 use super::queue::{Batch, perform};
 use super::ring::{executor_for, prefers_ring};
 use crate::buf::{Buf, Pool};
-use crate::device;
+use crate::device::{self, Lent};
 use crate::engine::{
     Action, Ask, AskId, DeviceId, Engine, Event, Keep, Manage, Outcome, Setup, Status,
 };
@@ -178,6 +178,16 @@ impl Array {
         Ok(())
     }
 
+    /// Calls `give` with where the bytes of the array from byte `at` on lie in memory of the
+    /// members' page cache, in order, and returns what it says; false, without a call, where they
+    /// do not all lie there or must be solved. Then [`Array::read`] is the way.
+    ///
+    /// `give` may only hand the places to a system call (see [`Lent`]).
+    pub fn lend(&self, at: u64, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        let whole = at.is_multiple_of(SECTOR) && (len as u64).is_multiple_of(SECTOR);
+        whole && self.check(at, len).is_ok() && self.inner.lend(Sectors(at / SECTOR), len, give)
+    }
+
     /// Writes `data` at byte `at`; the range must lie inside the array. Durable after
     /// [`Array::flush`]; what fails may have been written in part, sector by sector.
     pub fn write(&self, at: u64, data: &[u8]) -> Result<()> {
@@ -340,6 +350,23 @@ impl Inner {
         let good = read && self.generation.load(Ordering::Acquire) == view.generation;
         self.direct_reads.fetch_add(good as u64, Ordering::Relaxed);
         good
+    }
+
+    /// What is given is as of the generation of the view, or of a write at the same time: a member
+    /// that fails meanwhile misses only writes that are not answered yet.
+    fn lend(&self, at: Sectors, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        if self.options.no_direct {
+            return false;
+        }
+        let view = self.view.read().clone();
+        let devices = self.devices.read().clone();
+        let Some(places) = view.lend(at, len, &devices) else { return false };
+        if self.generation.load(Ordering::Acquire) != view.generation {
+            return false;
+        }
+        let given = give(&places);
+        self.direct_reads.fetch_add(given as u64, Ordering::Relaxed);
+        given
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use super::batch::{Executor, MemberIo, Verb};
 use crate::buf::{Buf, Pool};
-use crate::device;
+use crate::device::{self, Lent};
 use crate::engine::{DeviceId, Member};
 use crate::layout::{Code, Layout, Stripe, Unit};
 use crate::units::Sectors;
@@ -55,6 +55,20 @@ impl View {
             Some((ring, pool)) => read_at_once(pieces, buf, devices, ring, pool),
             None => read_in_turn(pieces, buf, devices).is_some(),
         }
+    }
+
+    /// Where `len` bytes from array sector `at` lie in memory of the members, in order.
+    pub fn lend(
+        &self,
+        at: Sectors,
+        len: usize,
+        devices: &[Option<device::Shared>],
+    ) -> Option<SmallVec<[Lent; 32]>> {
+        let place = |piece: Piece| {
+            let device = devices.get(piece.device.0)?.as_ref()?;
+            device.lend(piece.at, piece.len)
+        };
+        self.pieces(at, len)?.into_iter().map(place).collect()
     }
 
     fn pieces(&self, at: Sectors, len: usize) -> Option<Pieces> {

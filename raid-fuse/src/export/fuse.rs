@@ -12,6 +12,7 @@
 //! - A request that panics answers EIO, closes the gate and ends the mount.
 
 use super::complaints::Complaints;
+use super::connection::{Connection, LENT_MIN};
 use super::gate::Gate;
 use super::options::{Cache, Options};
 use super::texts::OpenTexts;
@@ -20,6 +21,7 @@ use super::truncation::{Truncations, Truncator};
 use super::{Volume, panic_text, scratch};
 use crate::errno;
 use fuser::*;
+use raid_core::device::Lent;
 use raid_core::error::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,6 +58,8 @@ pub struct Front {
     /// True if something was written that no flush has covered yet.
     written: AtomicBool,
     complaints: Complaints,
+    /// For replies the library cannot send.
+    connection: Option<Connection>,
 }
 
 impl Front {
@@ -65,6 +69,7 @@ impl Front {
         gate: Arc<Gate>,
         options: &Options,
         on_failure: Box<dyn Fn() + Send + Sync>,
+        connection: Option<Connection>,
     ) -> Front {
         let (size, read_only) = (volume.size(), volume.read_only());
         Front {
@@ -81,6 +86,7 @@ impl Front {
             truncations: Truncations::new(options.cache != Cache::None),
             written: AtomicBool::new(false),
             complaints: Complaints::default(),
+            connection,
         }
     }
 
@@ -109,12 +115,16 @@ impl Front {
         }
     }
 
-    fn read_volume(&self, at: u64, size: u32, reply: ReplyData) {
+    fn read_volume(&self, unique: RequestId, at: u64, size: u32, reply: ReplyData) {
         let end = at.saturating_add(u64::from(size)).min(self.size);
         if at >= end {
             return reply.data(&[]);
         }
         let len = (end - at) as usize;
+        if len >= LENT_MIN && self.lend(unique, at, len) {
+            // Used up without effect: the kernel has its answer and knows the request no more.
+            return reply.error(Errno::EIO);
+        }
         scratch::with(&*self.volume, len, |buf| {
             let what = || format!("read of {len} bytes at {at}");
             match self.ask(what, || self.volume.read(at, buf)) {
@@ -122,6 +132,14 @@ impl Front {
                 Err(errno) => reply.error(errno),
             }
         });
+    }
+
+    /// Answers a read with what lies in memory already; false: nothing was answered.
+    fn lend(&self, unique: RequestId, at: u64, len: usize) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        let mut give = |places: &[Lent]| connection.reply(unique.0, places);
+        let what = || format!("read of {len} bytes at {at}");
+        self.ask(what, || Ok(self.volume.lend(at, len, &mut give))).unwrap_or(false)
     }
 
     /// Writes what lies inside the volume; answers how many bytes that was.
@@ -327,7 +345,7 @@ impl Filesystem for Front {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         at: u64,
@@ -337,7 +355,7 @@ impl Filesystem for Front {
         reply: ReplyData,
     ) {
         match ino {
-            VOLUME => self.read_volume(at, size, reply),
+            VOLUME => self.read_volume(request.unique(), at, size, reply),
             _ => self.texts.read(handle.0, at, size, reply),
         }
     }

@@ -3,6 +3,7 @@
 //! A front end (FUSE today, a ring transport later) serves one [`Volume`] and its text files.
 
 mod complaints;
+pub mod connection;
 pub mod fuse;
 pub mod gate;
 pub mod null;
@@ -15,6 +16,7 @@ pub mod truncation;
 pub use texts::{Kind, Text};
 
 use raid_core::buf::{Buf, Pool};
+use raid_core::device::Lent;
 use raid_core::error::{Error, Result};
 
 /// One big file and small text files, answered by any number of threads at once.
@@ -34,6 +36,12 @@ pub trait Volume: Send + Sync + 'static {
     /// Fills all of `buf` from byte `at`; the range is inside the volume.
     /// Never short: either every byte is right or the call fails.
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Calls `give` with where `len` bytes from byte `at` lie in memory, in order, to be handed to
+    /// a system call, and returns what it says; false, without a call, where they do not.
+    fn lend(&self, _at: u64, _len: usize, _give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        false
+    }
 
     /// Writes all of `data` at byte `at`; the range is inside the volume.
     fn write(&self, at: u64, data: &[u8]) -> Result<()>;

@@ -177,6 +177,32 @@ fn the_rest_of_a_sector_does_not_count() {
 }
 
 #[test]
+fn what_is_in_the_page_cache_is_lent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m");
+    let bytes: Vec<u8> = (0..1 << 20).map(|i| (i / 7 * 3) as u8).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let options = OpenOptions { direct: Direct::Off, ..OpenOptions::default() };
+    let device = FileDevice::open(&path, &options).unwrap();
+    for (at, len) in [(0, 1 << 20), (1, 512), (7, 300 * 512), (2047, 512)] {
+        let lent = device.lend(Sectors(at), len).expect("it was just written");
+        let out = File::create(dir.path().join("copy")).unwrap();
+        // SAFETY: what is lent may be handed to a system call while the device lives.
+        let written = unsafe { libc::write(out.as_raw_fd(), lent.base, lent.len) };
+        assert_eq!(written as usize, len);
+        let from = at as usize * 512;
+        assert!(std::fs::read(dir.path().join("copy")).unwrap() == bytes[from..from + len]);
+    }
+    assert!(device.lend(Sectors(2047), 1024).is_none(), "past the end");
+    // Cut short, the bytes are not there; the process lives on.
+    File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    assert!(device.lend(Sectors(8), 4096).is_none());
+    drop(device);
+    let reader = FileDevice::open(&path, &OpenOptions::reading()).unwrap();
+    assert!(reader.lend(Sectors(0), 4096).is_none(), "only to those who may write it");
+}
+
+#[test]
 fn a_file_cut_short_meanwhile_is_an_error() {
     let dir = scratch();
     for direct in [Direct::Auto, Direct::Off] {
