@@ -101,9 +101,15 @@ impl View {
             let member = self.members[unit.slot.index()].as_ref()?;
             member.holds(unit.at + low, unit.at + high).then_some(member)
         };
+        let is_bad = |unit: &Unit| {
+            let member = self.members[unit.slot.index()].as_ref();
+            member.is_some_and(|m| m.record.bad_in(unit.at + low, unit.at + high))
+        };
         let readable = |unit: &Unit| holder(unit).is_some();
         let willing = |unit: &Unit| holder(unit).is_some_and(|m| !m.record.write_mostly);
         match self.layout.shape().code {
+            // Which of the copies counts where one is bad in part is the engine's to say.
+            Code::Copy if stripe.units.iter().any(is_bad) => None,
             Code::Copy => {
                 let first = stripe.units.iter().find(|u| willing(u));
                 first.or_else(|| stripe.units.iter().find(|u| readable(u))).copied()

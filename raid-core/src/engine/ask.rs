@@ -86,6 +86,7 @@ impl Engine {
 
     fn ask_read(&mut self, id: AskId, at: Sectors, mut buf: Buf, out: &mut Actions) {
         let bands = plan::split(&*self.layout, at, Sectors::floor_bytes(buf.len() as u64));
+        let bands = self.cut_at_bad(bands.into());
         // Pieces are cut in array order; the bands of a stripe are not in that order.
         let mut places: Vec<(Sectors, usize, u16)> = Vec::new();
         for (index, band) in bands.iter().enumerate() {

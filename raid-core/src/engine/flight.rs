@@ -190,7 +190,7 @@ impl Engine {
             Kind::Repair => plan::repair(&flight.band, code, &access),
             Kind::Recover => plan::recover(&flight.band, code, &access, &targets),
             // What did not read is rewritten; there is nothing to compare it with.
-            Kind::Scrub(_) if !flight.unreadable.is_empty() => {
+            Kind::Scrub(fix) if !flight.unreadable.is_empty() || fix && !targets.is_empty() => {
                 plan::recover(&flight.band, code, &access, &targets)
             }
             Kind::Scrub(fix) => plan::scrub(&flight.band, code, &access, fix),
@@ -391,7 +391,13 @@ impl Engine {
         match io {
             Io::Read(buf) => self.unit_read(id, unit, device, buf, failed),
             Io::Write(_) => {
-                let trouble = failed.and_then(|t| self.device_failed(device, &t, out).err());
+                let trouble = match failed {
+                    Some(t) => self.write_failed(id, (unit, device), &t, out).err(),
+                    None => {
+                        self.made_good(id, (unit, device), out);
+                        None
+                    }
+                };
                 let flight = &mut self.flights[id];
                 // Healing is a favour: a read that has its data does not fail with it.
                 let trouble = trouble.filter(|_| flight.kind != Kind::Read);

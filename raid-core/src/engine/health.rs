@@ -4,7 +4,6 @@
 //! it. Everything else waits without a slot: spares, and failed devices until they are removed.
 
 use crate::layout::{Code, Layout, Stripe, Unit};
-use crate::meta::bad_blocks;
 use crate::meta::record::MemberRecord;
 use crate::plan::{Access, Accesses};
 use crate::units::{Sectors, Slot, SlotSet};
@@ -230,27 +229,5 @@ impl Health {
         let mut missing = self.degraded();
         missing.insert(slot);
         layout.shape().code != Code::None && layout.survives(&missing)
-    }
-}
-
-impl MemberRecord {
-    /// Notes `len` sectors from `at` (from the data offset) as bad; false where there is no list,
-    /// or it is full.
-    pub fn add_bad(&mut self, at: Sectors, len: Sectors) -> bool {
-        let Some(log) = self.bad_log else { return false };
-        let mut runs = self.bad_blocks.clone();
-        runs.push((self.data_at + at, len));
-        let runs = bad_blocks::joined(runs);
-        let fits = bad_blocks::emit(&runs, log.len, bad_blocks::shift(self)).is_ok();
-        if fits {
-            self.bad_blocks = runs;
-        }
-        fits
-    }
-
-    /// True if `from..to`, counted from the data offset, touches a known bad block.
-    pub fn bad_in(&self, from: Sectors, to: Sectors) -> bool {
-        let (from, to) = (self.data_at + from, self.data_at + to);
-        self.bad_blocks.iter().any(|&(at, len)| at < to && from < at + len)
     }
 }

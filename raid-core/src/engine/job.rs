@@ -165,9 +165,15 @@ impl Jobs {
 impl Engine {
     /// At the start: what can never be made consistent is taken as it is, the rest begins.
     pub(super) fn begin(&mut self, out: &mut Actions) {
-        let parity = self.shape.code.has_parity();
-        let lame = parity && !self.health.missing().is_empty();
-        if self.shape.code == Code::None || (lame && self.trust_unsynced && !self.read_only) {
+        // What is left of a RAID 6 that lacks one member can still disagree: it is made to agree
+        // once the member is back.
+        let bare = match self.shape.code {
+            Code::None => true,
+            Code::Copy => false,
+            Code::P => self.trust_unsynced && !self.health.missing().is_empty(),
+            Code::PQ => self.trust_unsynced && self.health.missing().len() > 1,
+        };
+        if bare && (self.shape.code == Code::None || !self.read_only) {
             self.unsynced = None;
         }
         if self.unsynced.is_some() {
@@ -285,6 +291,7 @@ impl Engine {
             }
             let (kind, at) = (job.kind, job.next);
             let (bands, next) = self.bands_at(kind, at);
+            let bands = self.cut_at_bad(bands);
             let job = self.jobs.current.as_mut().expect("it was just there");
             job.next = next;
             if bands.is_empty() {

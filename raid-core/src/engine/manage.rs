@@ -399,16 +399,4 @@ impl Engine {
             self.changed(out);
         }
     }
-
-    /// Notes `len` sectors from `at` (from the data offset) of `device` as bad; false where it
-    /// keeps no list, or the list is full.
-    pub(super) fn add_bad(&mut self, device: DeviceId, at: Sectors, len: Sectors) -> bool {
-        let Some(member) = self.health.member_mut(device) else { return false };
-        if !member.record.add_bad(at, len) {
-            return false;
-        }
-        member.bad_changed = true;
-        self.health.generation += 1;
-        true
-    }
 }

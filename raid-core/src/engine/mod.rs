@@ -21,6 +21,7 @@
 //!     what it follows from.
 
 mod ask;
+mod bad;
 mod bitmap;
 mod cells;
 mod compare;

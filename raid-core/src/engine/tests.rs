@@ -19,12 +19,21 @@ struct Bench {
 
 const DATA_AT: u64 = 2048;
 
+/// What an array of the bench may have.
+#[derive(Clone, Copy, Default)]
+struct Extras {
+    read_only: bool,
+    bitmap: bool,
+    /// Lists of bad blocks.
+    lists: bool,
+}
+
 impl Bench {
     fn new(level: i32, slots: u16, read_only: bool) -> Bench {
-        Bench::make(level, slots, read_only, false)
+        Bench::make(level, slots, Extras { read_only, ..Extras::default() })
     }
 
-    fn make(level: i32, slots: u16, read_only: bool, with_bitmap: bool) -> Bench {
+    fn make(level: i32, slots: u16, extras: Extras) -> Bench {
         let member = |slot: u16| {
             let device_uuid = [slot as u8; 16];
             let sectors = Sectors(DATA_AT + 128);
@@ -44,7 +53,7 @@ impl Bench {
             data_at: Some(Sectors(DATA_AT)),
             assume_clean: false,
             zeroed: true,
-            bitmap: with_bitmap.then(NewBitmap::default),
+            bitmap: extras.bitmap.then(NewBitmap::default),
             log: None,
             force: false,
         })
@@ -62,7 +71,8 @@ impl Bench {
             members: creation.members.iter().map(|m| m.member.data_len).collect(),
         };
         let members = creation.members.iter().map(|m| {
-            let (name, record) = (format!("disk{}", m.slot), m.member.clone());
+            let (name, mut record) = (format!("disk{}", m.slot), m.member.clone());
+            record.bad_log = record.bad_log.filter(|_| extras.lists);
             Some(Member::new(DeviceId(m.slot.index()), name, record, State::InSync))
         });
         let pool = Pool::new(0);
@@ -76,7 +86,7 @@ impl Bench {
             journal: None,
             emit: md1::V1_2.emit,
             uneven: false,
-            read_only,
+            read_only: extras.read_only,
             trust_unsynced: false,
             pool: pool.clone(),
             now: Instant(1_000_000_000),
@@ -284,7 +294,7 @@ fn read_only_writes_nothing_whatever_happens() {
 #[test]
 fn a_stop_marks_clean_whenever_the_bits_are_due() {
     for steps in 0..8 {
-        let mut bench = Bench::make(1, 2, false, true);
+        let mut bench = Bench::make(1, 2, Extras { bitmap: true, ..Extras::default() });
         bench.write(1, 0, 1);
         bench.run(|_| false);
         bench.now = bench.now.after(Span::millis(60_000));
@@ -357,4 +367,57 @@ fn writes_to_one_band_take_turns_and_others_run_beside() {
     assert_eq!(bench.waiting().matches('r').count(), 2, "2 and 4; 3 waits for 2");
     bench.run(|_| false);
     (2..=4).for_each(|id| bench.outcome(id).unwrap());
+}
+
+#[test]
+fn runs_are_taken_off_a_list_where_they_were_written() {
+    let bench = Bench::make(1, 2, Extras { lists: true, ..Extras::default() });
+    let mut record = bench.engine.members()[0].as_ref().unwrap().record.clone();
+    assert!(record.add_bad(Sectors(10), Sectors(20)));
+    let run = |at, len| (Sectors(DATA_AT + at), Sectors(len));
+    let cases = [
+        ((0, 10), false, vec![run(10, 20)]),
+        ((30, 5), false, vec![run(10, 20)]),
+        ((15, 5), true, vec![run(10, 5), run(20, 10)]),
+        ((8, 4), true, vec![run(12, 3), run(20, 10)]),
+        ((25, 50), true, vec![run(12, 3), run(20, 5)]),
+        ((0, 100), true, vec![]),
+    ];
+    for ((at, len), changes, left) in cases {
+        assert_eq!(record.clear_bad(Sectors(at), Sectors(len)), changes, "{at}+{len}");
+        assert_eq!(record.bad_blocks, left, "{at}+{len}");
+    }
+}
+
+#[test]
+fn a_failed_write_is_listed_and_the_member_kept() {
+    let mut bench = Bench::make(5, 3, Extras { lists: true, ..Extras::default() });
+    bench.write(1, 0, 16);
+    bench.answer(|_| false);
+    bench.answer(|_| false);
+    bench.answer(|op| op == "w1");
+    assert!(bench.replies.is_empty(), "not before the list says so");
+    assert_eq!(bench.waiting(), "sb0 sb1 sb1 sb2", "superblocks, and the list of one");
+    bench.run(|_| false);
+    bench.outcome(1).unwrap();
+    let bad = |bench: &Bench| bench.engine.members()[1].as_ref().unwrap().record.bad_blocks.clone();
+    assert!(bench.engine.status().degraded.is_empty());
+    assert_eq!(bad(&bench), [(Sectors(DATA_AT), Sectors(8))]);
+    // A second failure in the same rows would lose data: the write fails, nothing is listed.
+    bench.write(2, 0, 16);
+    bench.run(|op| op == "w1" || op == "w0");
+    assert!(bench.outcome(2).is_err());
+}
+
+#[test]
+fn a_write_that_succeeds_makes_good_after_a_flush() {
+    let mut bench = Bench::make(5, 3, Extras { lists: true, ..Extras::default() });
+    bench.write(1, 0, 16);
+    bench.run(|op| op == "w1");
+    bench.outcome(1).unwrap();
+    bench.write(2, 0, 16);
+    let log = bench.run(|_| false);
+    assert_eq!(log[2..], ["f0 f1 f2", "sb0 sb1 sb1 sb2", "f0 f1 f2"], "{log:?}");
+    bench.outcome(2).unwrap();
+    assert!(bench.engine.members()[1].as_ref().unwrap().record.bad_blocks.is_empty());
 }

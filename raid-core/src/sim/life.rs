@@ -2,6 +2,7 @@
 
 use super::disk::Disk;
 use super::rng::Rng;
+use super::story::weak;
 use super::world::World;
 use crate::engine::{DeviceId, Manage, Member, State, Status, SyncAction};
 use crate::layout::Code;
@@ -38,7 +39,7 @@ pub fn change(world: &mut World, rng: &mut Rng) -> Option<Manage> {
 
 /// True if the array goes on without `device` even when all that are doomed go, too.
 fn spared(world: &World, status: &Status, device: DeviceId) -> bool {
-    let mut gone = status.degraded.clone();
+    let mut gone = weak(status);
     for (slot, member) in status.members.iter().enumerate() {
         let lost = |m: &Member| m.device == device || world.doomed.contains(&m.device);
         if member.as_ref().is_some_and(lost) {

@@ -7,7 +7,7 @@ use super::rng::Rng;
 use super::users::Users;
 use super::world::World;
 use crate::code;
-use crate::engine::{Ask, DeviceId, Manage, Outcome, State, SyncAction};
+use crate::engine::{Ask, DeviceId, Manage, Member, Outcome, State, Status, SyncAction};
 use crate::layout::{Code, Layout, Role, Stripe};
 use crate::meta::create::{NewBitmap, NewLog, NewMember, Request, create};
 use crate::meta::md1;
@@ -151,7 +151,14 @@ pub(super) fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, Stri
     };
     let creation = create(&request).map_err(|e| e.to_string())?;
     let mut disks = Vec::new();
-    for planned in creation.members.into_iter().chain(creation.journal) {
+    for mut planned in creation.members.into_iter().chain(creation.journal) {
+        if story.seed.is_multiple_of(3) {
+            // Without a list of bad blocks a failed write fails the member.
+            planned.member.bad_log = None;
+            let (at, bytes) =
+                (md1::V1_2.emit)(&creation.array, &planned.member).map_err(|e| e.to_string())?;
+            planned.superblock = (at, bytes);
+        }
         let mut disk = Disk::new(sectors.max(planned.member.data_at + planned.member.data_len));
         let areas = [planned.bitmap, planned.log, Some(planned.superblock)];
         for (at, bytes) in areas.into_iter().flatten() {
@@ -163,9 +170,17 @@ pub(super) fn make_disks(story: &Story, rng: &mut Rng) -> Result<Vec<Disk>, Stri
     Ok(disks)
 }
 
+/// Slots that cannot stand in for another everywhere: gone, not filled, or with bad blocks.
+pub(super) fn weak(status: &Status) -> SlotSet {
+    let bad = |m: &Member| !m.record.bad_blocks.is_empty();
+    let slots = status.members.iter().enumerate();
+    let slots = slots.filter(|(_, m)| m.as_ref().is_some_and(bad));
+    slots.map(|(slot, _)| Slot(slot as u16)).chain(status.degraded.iter()).collect()
+}
+
 /// Draws the slots whose members may fail from now on.
 fn doom(world: &mut World, rng: &mut Rng) {
-    let mut gone = world.status().degraded;
+    let mut gone = weak(&world.status());
     let slots = world.layout().shape().slots;
     let mut doomed = Vec::new();
     for _ in 0..slots {
@@ -244,6 +259,7 @@ fn crash(
     let mut before = Vec::new();
     loop {
         let now = world.now();
+        let bad = weak(&world.status()) != world.status().degraded;
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
         let left =
             if (story.ppl || story.journal) && !story.life { disks.clone() } else { Vec::new() };
@@ -252,20 +268,24 @@ fn crash(
             Err(error) if lame(code, &error) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        if bad && code.has_parity() && may_refuse(&world) {
+            // What is bad lay where parity was being made.
+            return Ok(None);
+        }
         oracle.crashed();
-        let status = world.status();
-        if status.degraded.is_empty() {
+        let is_whole = weak(&world.status()).is_empty();
+        if is_whole {
             check_hole(story, &left, oracle, now, rng)?;
         }
         before.clear();
         read_all(&mut world, rng, |at, data| {
             before.extend_from_slice(data);
-            match status.degraded.is_empty() || story.journal {
+            match is_whole || story.journal {
                 true => oracle.check_crash(at, data),
                 false => oracle.check_hole(at, data),
             }
         })?;
-        if !status.degraded.is_empty() && story.ppl && !story.journal {
+        if !is_whole && story.ppl && !story.journal {
             // What was being written where a member is gone may be anything, but is that now.
             oracle.settle(&before);
         }
@@ -399,7 +419,7 @@ fn check_end(mut world: World, oracle: &Oracle, rng: &mut Rng) -> Result<(), Str
     }
     check_redundancy(&world)?;
     let layout = world.layout().clone();
-    let degraded = status.degraded;
+    let degraded = weak(&status);
     let now = world.now();
     // Only what serves: others could not be told from it any more.
     let device = |m: &Option<crate::engine::Member>| m.as_ref().map(|m| m.device);
@@ -457,7 +477,7 @@ pub(super) fn check_redundancy(world: &World) -> Result<(), String> {
         let unit = |i: usize| -> Option<&[u8]> {
             let unit = &stripe.units[i];
             let member = status.members[unit.slot.index()].as_ref()?;
-            (member.state == State::InSync).then_some(())?;
+            (member.holds(unit.at, unit.at + stripe.len)).then_some(())?;
             let at = (member.record.data_at + unit.at).len();
             Some(&world.disks[member.device.0].bytes()[at..at + stripe.len.len()])
         };

@@ -2,7 +2,7 @@
 //!
 //! Names and values are those of Linux 6.1's `drivers/md/md.c` and `md-bitmap.c`; what is not
 //! offered here (reshape, suspension, stripe cache) has no file. Members are `dev-NAME`, with the
-//! member's file name where the kernel has the block device's. Writing is in [`super::stores`].
+//! member's file name where the kernel has the block device's. Writing is in `stores.rs`.
 
 use super::members::{Known, known};
 use crate::export::Text;

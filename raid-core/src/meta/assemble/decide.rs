@@ -322,9 +322,13 @@ impl<'a> Table<'a> {
             self.warnings.push(risk);
             return Ok(());
         }
+        // What is left of a RAID 6 that lacks one can still disagree: it stays marked until a resync.
+        let agrees = self.array().level != 6 || incomplete.len() > 1;
         if options.force {
-            self.mark_clean = true;
-            self.warnings.push(format!("forced and marked clean, although {risk}"));
+            self.mark_clean = agrees;
+            let how =
+                if agrees { "forced and marked clean" } else { "forced, to be resynced later" };
+            self.warnings.push(format!("{how}, although {risk}"));
             return Ok(());
         }
         let reason = format!(

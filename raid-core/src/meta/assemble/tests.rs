@@ -256,7 +256,7 @@ cases! {
     dirty_and_one_missing_forced: bent(5, 3, |a| a.dirty(0)), [2], "force" => "[UU_]";
     resync_stopped_half_way: bent(5, 3, |a| a.dirty(200)), [], "" => "[UUU] dirty";
     raid6_dirty_one_missing: bent(6, 4, |a| a.dirty(0)), [3], "degraded" => "Refused";
-    raid6_dirty_one_missing_forced: bent(6, 4, |a| a.dirty(0)), [3], "force" => "[UUU_]";
+    raid6_dirty_one_missing_forced: bent(6, 4, |a| a.dirty(0)), [3], "force" => "[UUU_] dirty";
     raid6_clean_two_missing: array(6, 4), [2, 3], "degraded" => "[UU__]";
     raid6_three_missing: array(6, 4), [1, 2, 3], "force" => "Dead";
     raid1_dirty_one_of_two: bent(1, 2, |a| a.dirty(0)), [1], "degraded" => "[U_] dirty";
