@@ -259,7 +259,6 @@ fn crash(
     let mut before = Vec::new();
     loop {
         let now = world.now();
-        let bad = weak(&world.status()) != world.status().degraded;
         let (code, disks) = (world.layout().shape().code, world.crash(rng));
         let left =
             if (story.ppl || story.journal) && !story.life { disks.clone() } else { Vec::new() };
@@ -268,6 +267,7 @@ fn crash(
             Err(error) if lame(code, &error) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        let bad = weak(&world.status()) != world.status().degraded;
         if bad && code.has_parity() && may_refuse(&world) {
             // What is bad lay where parity was being made.
             return Ok(None);
