@@ -91,6 +91,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Target::Mounted(Box::new(Client::open(&server.volume, span)?), None),
     ));
     servers.push(server);
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, vec![1; span as usize]).map_err(|e| Error::io(plain.display(), e))?;
+    let server = serve(dir.path(), "file", &["--plain".into(), plain.into_os_string()])?;
+    let client = Box::new(Client::open(&server.volume, span)?);
+    targets.push(("one file".into(), Target::Mounted(client, None)));
+    servers.push(server);
     for geometry in ARRAYS {
         let paths = members::make_filled(dir.path(), geometry, arguments.size << 20, chunk)?;
         let list: Vec<_> = paths.iter().map(|p| p.clone().into_os_string()).collect();

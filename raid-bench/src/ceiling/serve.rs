@@ -2,9 +2,10 @@
 
 use super::members;
 use raid_core::buf::Buf;
-use raid_core::device::Lent;
+use raid_core::device::{self, Lent, file};
 use raid_core::driver::Array;
 use raid_core::error::{Error, Result};
+use raid_core::units::Sectors;
 use raid_fuse::export::null::Null;
 use raid_fuse::export::options::Options;
 use raid_fuse::export::{Text, Volume};
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// Size of the empty volume in bytes, where no members are given
     #[arg(long, default_value_t = 0)]
     empty: u64,
+    /// A file to serve as it is
+    #[arg(long)]
+    plain: Option<PathBuf>,
     /// Members of an array
     members: Vec<PathBuf>,
 }
@@ -57,11 +61,41 @@ impl Volume for Served {
     }
 }
 
+/// A file as it is: what the front end makes of bytes that lie in memory.
+struct Plain(device::Shared);
+
+impl Volume for Plain {
+    fn size(&self) -> u64 {
+        self.0.facts().sectors.bytes()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let read = device::read_at(&*self.0, Sectors::floor_bytes(at), buf);
+        read.map_err(|error| Error::io("the file", error))
+    }
+    fn lend(&self, at: u64, len: usize, give: &mut dyn FnMut(&[Lent]) -> bool) -> bool {
+        self.0.lend(Sectors::floor_bytes(at), len).is_some_and(|lent| give(&[lent]))
+    }
+    fn write(&self, at: u64, data: &[u8]) -> Result<()> {
+        let written = device::write_at(&*self.0, Sectors::floor_bytes(at), data);
+        written.map_err(|error| Error::io("the file", error))
+    }
+    fn flush(&self) -> Result<()> {
+        self.0.flush().map_err(|error| Error::io("the file", error))
+    }
+    fn texts(&self) -> Vec<Text> {
+        Vec::new()
+    }
+}
+
 /// Serves until standard input ends.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let volume: Arc<dyn Volume> = match arguments.members.is_empty() {
-        true => Arc::new(Null::new(arguments.empty)),
-        false => Arc::new(Served(members::open(&arguments.members)?)),
+    let volume: Arc<dyn Volume> = match (&arguments.plain, arguments.members.is_empty()) {
+        (Some(path), _) => Arc::new(Plain(file::open(path, &file::OpenOptions::default())?)),
+        (None, true) => Arc::new(Null::new(arguments.empty)),
+        (None, false) => Arc::new(Served(members::open(&arguments.members)?)),
     };
     let mut mounted = mount_volume(volume, &arguments.mount, &Options::default())?;
     println!("ready");

@@ -32,6 +32,13 @@ struct Piece {
     len: usize,
 }
 
+impl Piece {
+    /// True if `next` is on the same device right behind.
+    fn touches(&self, next: &Piece) -> bool {
+        self.device == next.device && next.at == self.at + Sectors::floor_bytes(self.len as u64)
+    }
+}
+
 type Pieces = SmallVec<[Piece; 32]>;
 
 impl View {
@@ -64,11 +71,20 @@ impl View {
         len: usize,
         devices: &[Option<device::Shared>],
     ) -> Option<SmallVec<[Lent; 32]>> {
-        let place = |piece: Piece| {
-            let device = devices.get(piece.device.0)?.as_ref()?;
-            device.lend(piece.at, piece.len)
-        };
-        self.pieces(at, len)?.into_iter().map(place).collect()
+        let mut pieces = self.pieces(at, len)?;
+        let mut places: SmallVec<[(usize, Lent); 32]> = SmallVec::new();
+        // What touches on a member is looked up at once.
+        pieces.sort_by_key(|p| (p.device, p.at));
+        for run in pieces.chunk_by(Piece::touches) {
+            let device = devices.get(run[0].device.0)?.as_ref()?;
+            let mut base = device.lend(run[0].at, run.iter().map(|p| p.len).sum())?.base;
+            for piece in run {
+                places.push((piece.from, Lent { base, len: piece.len }));
+                base = base.wrapping_byte_add(piece.len);
+            }
+        }
+        places.sort_by_key(|(from, _)| *from);
+        Some(places.into_iter().map(|(_, lent)| lent).collect())
     }
 
     fn pieces(&self, at: Sectors, len: usize) -> Option<Pieces> {
