@@ -7,8 +7,11 @@ use crate::report::{Bitmap, Report, detail, mdstat};
 use raid_core::buf::Buf;
 use raid_core::device::Lent;
 use raid_core::driver::Array;
+use raid_core::engine::{Member, State, Status};
 use raid_core::error::{Error, Result};
-use raid_core::meta::assemble::Assembly;
+use raid_core::layout::Code;
+use raid_core::meta::assemble::{Assembly, quoted};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The array's state as the kernel's `/proc/mdstat` would show it.
@@ -22,11 +25,17 @@ pub const STATUS: &str = "status.json";
 pub struct Facts {
     array: Arc<Array>,
     background: Background,
+    mountpoint: PathBuf,
 }
 
 impl Facts {
-    /// What is known of a started array.
-    pub fn new(array: Arc<Array>, assembly: &Assembly, bitmap: Option<Bitmap>) -> Facts {
+    /// What is known of a started array that is to be mounted on `mountpoint`.
+    pub fn new(
+        array: Arc<Array>,
+        assembly: &Assembly,
+        bitmap: Option<Bitmap>,
+        mountpoint: &Path,
+    ) -> Facts {
         // They stay what they were: a slot may be filled since.
         let warnings = make::warnings(assembly).into_iter();
         let background = Background {
@@ -34,14 +43,33 @@ impl Facts {
             bitmap,
             warnings: warnings.map(|text| format!("at the start: {text}")).collect(),
         };
-        Facts { array, background }
+        Facts { array, background, mountpoint: mountpoint.to_path_buf() }
     }
 
     /// The array at this moment.
     pub fn report(&self) -> Report {
         let status = self.array.status();
         let dead = status.broken || !self.array.layout().survives(&status.degraded);
-        make::live(&status, &self.background, dead)
+        let mut report = make::live(&status, &self.background, dead);
+        report.warnings.extend(self.member_warnings(&status));
+        report
+    }
+
+    /// What happened to the files of members that are used.
+    fn member_warnings(&self, status: &Status) -> Vec<String> {
+        let all = status.members.iter().chain(&status.replacements).flatten();
+        let used = all.chain(&status.others).filter(|member| member.state != State::Failed);
+        let warning = |member: &Member| {
+            let warning = self.array.device(member.device)?.warning()?;
+            let name = &member.name;
+            let point = self.mountpoint.to_string_lossy();
+            let advice = match status.shape.code {
+                Code::None => "copy what you need to another place now".to_string(),
+                _ => format!("raid-fuse {} --with NEW", quoted(["replace", &*point, name])),
+            };
+            Some(format!("member {name}: {warning}; {advice}"))
+        };
+        used.filter_map(warning).collect()
     }
 }
 

@@ -118,8 +118,14 @@ pub(crate) struct LoopDevice {
 impl LoopDevice {
     /// Attaches `file`, with logical blocks of `block` bytes.
     pub(crate) fn attach(file: &Path, block: u32) -> Result<LoopDevice, String> {
+        LoopDevice::with_options(file, &["--sector-size", &block.to_string()])
+    }
+
+    /// The same, `options` as typed after losetup.
+    pub(crate) fn with_options(file: &Path, options: &[&str]) -> Result<LoopDevice, String> {
         let made = Command::new("losetup")
-            .args(["--find", "--show", "--sector-size", &block.to_string()])
+            .args(["--find", "--show"])
+            .args(options)
             .arg(file)
             .output()
             .map_err(|e| format!("losetup: {e}"))?;

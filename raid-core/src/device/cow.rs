@@ -211,6 +211,11 @@ impl Device for CowDevice {
     fn discard(&self, at: Sectors, len: Sectors) -> io::Result<()> {
         bounds::check_discard(&self.facts, at, len)
     }
+
+    /// The base is only read; what is written is in the overlay.
+    fn warning(&self) -> Option<String> {
+        self.delta.warning()
+    }
 }
 
 impl Drop for CowDevice {

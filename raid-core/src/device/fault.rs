@@ -252,6 +252,10 @@ impl Device for FaultDevice {
         let verdict = self.judge(Verb::Discard, at, len)?;
         if verdict.lost { Ok(()) } else { self.inner.discard(at, len) }
     }
+
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
+    }
 }
 
 fn flip(bufs: &mut [IoSliceMut<'_>], mut at: usize, bit: u8) {

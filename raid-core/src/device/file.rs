@@ -16,16 +16,21 @@
 //! where two requests in flight write the same sectors, and then either outcome is right.
 //!
 //! A writer holds an exclusive lock (flock, on block devices also O_EXCL) for as long as the
-//! device lives, so that no second process writes the same member. Refused with words:
-//! directories, pipes, empty files, missing files, files without permission, members in use.
+//! device lives, so that no second process writes the same member, under whatever name: a loop
+//! device and the file behind it are one. Refused with words: directories, pipes, empty files,
+//! missing files, files without permission, members in use. A file that becomes shorter fails
+//! writes from then on (see [`Length`]).
 
 mod cached;
+mod lock;
 mod probe;
+mod storage;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transfer;
 
 use super::bounds;
+use super::length::{self, Length};
 use super::{Device, DeviceKind, Facts, Lent, Opened};
 use crate::buf::Pool;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +44,7 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 pub use probe::identity_of;
+pub use storage::Storage;
 
 /// `file:PATH`.
 pub const KIND: DeviceKind = DeviceKind {
@@ -115,6 +121,7 @@ pub struct FileDevice {
     pages: RwLock<()>,
     bounce: Pool,
     block_device: bool,
+    hold: lock::Hold,
     /// Made when first asked for; `None` inside where it cannot be.
     cached: OnceLock<Option<cached::Cached>>,
 }
@@ -156,7 +163,7 @@ impl FileDevice {
     /// As [`open`], with the type kept.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
         let name = path.display().to_string();
-        let (file, found) = probe::open_locked(path, options)?;
+        let (file, hold, found) = probe::open_locked(path, options)?;
         let direct = probe::make_direct(&file, &found, options.direct)
             .map_err(|e| Error::io(format!("{name}: cannot set O_DIRECT"), e))?;
         if options.direct == Direct::On && direct.is_none() {
@@ -172,6 +179,7 @@ impl FileDevice {
             fd: Some(file.as_raw_fd()),
             fd_align: alignment.memory.max(alignment.offset),
             fd_async: direct.is_some() && probe::completes_alone(&file, &found),
+            length: length_of(&file, &hold, &found),
             identity: Some(found.identity),
             read_only: options.read_only,
             ..Facts::plain(name, found.sectors)
@@ -184,6 +192,7 @@ impl FileDevice {
             pages: RwLock::new(()),
             bounce: Pool::new(0),
             block_device: found.block_device,
+            hold,
             cached: OnceLock::new(),
         })
     }
@@ -236,6 +245,14 @@ impl FileDevice {
         Ok(())
     }
 
+    /// The file behind a loop device, also if it was gone before the device was opened.
+    fn is_deleted_behind(&self) -> bool {
+        self.hold.is_nameless || {
+            let behind = self.hold.behind.as_ref();
+            behind.is_some_and(|file| length::is_deleted(file.as_raw_fd()))
+        }
+    }
+
     fn buffered(&self) -> &File {
         self.buffered.as_ref().expect("blocks larger than a sector have a buffered descriptor")
     }
@@ -257,6 +274,9 @@ impl Device for FileDevice {
 
     fn write(&self, at: Sectors, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         bounds::check_write(&self.facts, at, bounds::total(bufs))?;
+        if let Some(length) = &self.facts.length {
+            length.check()?;
+        }
         let route = self.route(at, bufs);
         if route == Route::Buffered {
             let _alone = self.pages.write();
@@ -305,4 +325,30 @@ impl Device for FileDevice {
         let is_there = self.block_device || self.file.metadata().is_ok_and(|m| m.len() >= end);
         if is_there { cached.find(at.bytes(), len) } else { None }
     }
+
+    fn warning(&self) -> Option<String> {
+        let deleted = match self.block_device {
+            false => length::is_deleted(self.file.as_raw_fd()).then_some("the unmount"),
+            true => self.is_deleted_behind().then_some("the loop device is detached"),
+        };
+        if let Some(until) = deleted {
+            return Some(format!(
+                "its file was deleted; what is written goes there until {until} and is lost then"
+            ));
+        }
+        let error = self.facts.length?.check().err()?;
+        Some(format!("{error}; what was behind that is lost"))
+    }
+}
+
+/// A block device stays as long as it is, the file behind a loop device need not.
+fn length_of(file: &File, hold: &lock::Hold, found: &probe::Found) -> Option<Length> {
+    let bytes = found.sectors.bytes();
+    if !found.block_device {
+        return Some(Length::at_least(bytes, file.as_raw_fd()));
+    }
+    let behind = hold.behind.as_ref()?;
+    let is_file = behind.metadata().is_ok_and(|meta| meta.is_file());
+    let start = found.identity.range().0;
+    is_file.then(|| Length::at_least(start.saturating_add(bytes), behind.as_raw_fd()))
 }

@@ -17,13 +17,15 @@ mod bounds;
 pub mod cow;
 pub mod fault;
 pub mod file;
+mod length;
 pub mod mem;
 pub mod slice;
 mod spec;
 pub mod trace;
 pub mod zero;
 
-pub use file::OpenOptions;
+pub use file::{OpenOptions, Storage};
+pub use length::Length;
 pub use spec::open;
 
 #[cfg(test)]
@@ -50,9 +52,12 @@ pub struct Facts {
     /// device, ext4, xfs): there a ring is faster than the verbs. On tmpfs and in the page cache
     /// a ring hands every operation to a kernel thread and is slower.
     pub fd_async: bool,
-    /// The same for two devices exactly if they are the same storage under two names, where that
-    /// can be known: device and inode number of a file, `(device number, 0)` of a block device.
-    pub identity: Option<(u64, u64)>,
+    /// What a write past the verbs checks first: the file has not become shorter. Nothing where it
+    /// cannot, and on filters.
+    pub length: Option<Length>,
+    /// Which bytes of which file or disk it is, where that can be known: two devices that overlap
+    /// are the same storage under two names.
+    pub identity: Option<Storage>,
 }
 
 impl Facts {
@@ -66,13 +71,15 @@ impl Facts {
             fd_start: Sectors::ZERO,
             fd_align: 1,
             fd_async: false,
+            length: None,
             identity: None,
         }
     }
 
     /// The same facts without the way around the verbs: what a filter says of itself.
     pub fn without_fd(&self) -> Facts {
-        Facts { fd: None, fd_start: Sectors::ZERO, fd_align: 1, fd_async: false, ..self.clone() }
+        let fd_start = Sectors::ZERO;
+        Facts { fd: None, fd_start, fd_align: 1, fd_async: false, length: None, ..self.clone() }
     }
 }
 
@@ -102,6 +109,12 @@ pub trait Device: Send + Sync {
     /// where they do not, or not as [`Device::read`] would give them. Nobody but the kernel may
     /// look there, and only while the device lives (see [`Lent`]).
     fn lend(&self, _at: Sectors, _len: usize) -> Option<Lent> {
+        None
+    }
+
+    /// What happened to its file or disk outside of it that people should know, as a sentence
+    /// without its subject: `its file was deleted; ...`. Looked up when asked.
+    fn warning(&self) -> Option<String> {
         None
     }
 }

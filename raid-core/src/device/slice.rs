@@ -4,7 +4,7 @@
 //! verbs: the window passes the inner descriptor on with the place where it begins.
 
 use super::spec::Args;
-use super::{Device, DeviceKind, Facts, Lent, Shared, bounds};
+use super::{Device, DeviceKind, Facts, Lent, Shared, Storage, bounds};
 use crate::error::{Error, Result};
 use crate::units::Sectors;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -50,11 +50,13 @@ impl SliceDevice {
             )));
         }
         let whole = sectors == facts.sectors;
+        let part = |all: Storage| if whole { all } else { all.part(start, sectors) };
+        let identity = facts.identity.map(part);
         let facts = Facts {
             name: format!("{}[{start}+{sectors}]", facts.name),
             sectors,
             fd_start: facts.fd_start + start,
-            identity: facts.identity.filter(|_| whole),
+            identity,
             ..facts.clone()
         };
         Ok(SliceDevice { facts, start, inner })
@@ -88,6 +90,10 @@ impl Device for SliceDevice {
     fn lend(&self, at: Sectors, len: usize) -> Option<Lent> {
         bounds::check_read(&self.facts, at, len as u64).ok()?;
         self.inner.lend(self.start + at, len)
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
     }
 }
 

@@ -211,6 +211,10 @@ impl Device for TraceDevice {
         self.note(Verb::Discard, at, len, &result);
         result
     }
+
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
+    }
 }
 
 #[cfg(test)]

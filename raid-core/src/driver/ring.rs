@@ -193,12 +193,15 @@ impl Inner {
         let end = run.at.0.checked_add(run.len.0);
         let inside = end.is_some_and(|end| end <= facts.sectors.0);
         let place = (facts.fd_start + run.at).bytes();
+        // A file cut short: the verb fails, and says why.
+        let cut = || run.kind == Kind::Write && facts.length.is_some_and(|l| l.check().is_err());
         inside
             && !(writes && facts.read_only)
             && (run.kind == Kind::Flush || !run.len.is_empty())
             && run.len.bytes() <= i32::MAX as u64
             && place.is_multiple_of(facts.fd_align as u64)
             && run.pieces.iter().all(|&i| memory_fits(&batch[i], facts.fd_align))
+            && !cut()
     }
 
     /// This thread's ring, made on first use; nothing where none can be had.

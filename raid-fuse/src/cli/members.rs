@@ -5,11 +5,12 @@ use crate::mountpoint;
 use crate::rundir;
 use raid_core::assembly;
 use raid_core::device::file::{Direct, identity_of};
-use raid_core::device::{self, OpenOptions, Shared, cow::CowDevice};
+use raid_core::device::{self, OpenOptions, Shared, Storage, cow::CowDevice};
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::Candidate;
 pub use raid_core::meta::assemble::quoted;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub fn open(
     options: &OpenOptions,
     overlay: Option<&Path>,
 ) -> Result<Vec<Shared>> {
-    refuse_twice(specs)?;
+    refuse_twice(specs, options)?;
     let open = |spec: &String| {
         let opened = device::open(spec, options).and_then(|base| over(base, overlay));
         opened.map_err(|error| name_holder(spec, error))
@@ -58,43 +59,62 @@ pub fn examine(devices: &[Shared]) -> Vec<Candidate> {
     devices.iter().map(look).collect()
 }
 
-/// The same storage under two names would be two members of one array.
-fn refuse_twice(specs: &[String]) -> Result<()> {
+/// The same storage under two names would be two members of one array. Who only reads may be given
+/// a disk and its partitions, which are told apart by their superblocks.
+fn refuse_twice(specs: &[String], options: &OpenOptions) -> Result<()> {
     let identities: Vec<_> = specs.iter().map(|spec| identity_of(Path::new(spec)).ok()).collect();
     for (index, identity) in identities.iter().enumerate() {
-        let twin = identity.and_then(|_| identities[..index].iter().position(|i| i == identity));
-        if let Some(twin) = twin {
-            let (first, second) = (&specs[twin], &specs[index]);
-            let text = match first == second {
-                true => format!("{first} is given twice; give each member once"),
-                false => format!("{first} and {second} are the same; give each member once"),
-            };
-            return Err(Error::invalid(text));
-        }
+        let Some(identity) = identity else { continue };
+        let clash = |other: &Storage| match options.read_only {
+            true => other == identity,
+            false => other.overlaps(identity),
+        };
+        let before = identities[..index].iter();
+        let found = before.enumerate().find_map(|(i, other)| Some((i, other.filter(clash)?)));
+        let Some((twin, other)) = found else { continue };
+        let (first, second) = (&specs[twin], &specs[index]);
+        let text = match (first == second, other == *identity) {
+            (true, _) => format!("{first} is given twice; give each member once"),
+            (_, true) => format!("{first} and {second} are the same; give each member once"),
+            (_, false) => format!(
+                "{first} and {second} are parts of the same file or disk, and overlap; give only \
+                 one of them"
+            ),
+        };
+        return Err(Error::invalid(text));
     }
     Ok(())
 }
 
-/// A member in use: by which mount, if it is one of ours.
+/// A member in use: by which mount, if it is one of ours, and under which name there.
 fn name_holder(spec: &str, error: Error) -> Error {
-    let identity = identity_of(Path::new(spec)).ok();
-    if error.kind != ErrorKind::Busy || identity.is_none() {
-        return error;
-    }
-    let holds = |path: &PathBuf| identity_of(path).ok() == identity;
-    match rundir::list().into_iter().find(|record| record.members.iter().any(holds)) {
-        None => error,
-        Some(record) => {
-            let shown = record.mountpoint.display();
-            Error::new(
-                ErrorKind::Busy,
-                format!(
-                    "{spec} is a member of the array that is mounted on {shown}; \
-                     take it down first: raid-fuse unmount {shown}"
-                ),
-            )
-        }
-    }
+    let identity = match identity_of(Path::new(spec)) {
+        Ok(identity) if error.kind == ErrorKind::Busy => identity,
+        _ => return error,
+    };
+    let holds = |path: &&PathBuf| identity_of(path).is_ok_and(|other| other.overlaps(&identity));
+    let found = rundir::list().into_iter().find_map(|record| {
+        let member = record.members.iter().find(holds)?.clone();
+        Some((record.mountpoint, member))
+    });
+    let Some((mountpoint, member)) = found else { return error };
+    let (shown, is_its_name) = (mountpoint.display(), is_name_of(spec, &member));
+    let what = match is_its_name {
+        true => format!("{spec} is a member"),
+        false => format!("{spec} is the same storage as {}, a member", member.display()),
+    };
+    let text = format!(
+        "{what} of the array that is mounted on {shown}; take it down first: \
+         raid-fuse unmount {shown}"
+    );
+    Error::new(ErrorKind::Busy, text)
+}
+
+/// True if both lead to one file or device, by whatever links.
+fn is_name_of(spec: &str, path: &Path) -> bool {
+    let [one, other] = [Path::new(spec), path].map(|path| std::fs::metadata(path).ok());
+    let place = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    one.is_some() && one.map(place) == other.map(place)
 }
 
 /// A member that may not be written: what can be done with it all the same.

@@ -114,7 +114,7 @@ fn not_a_place(path: &str, error: Error) -> Error {
 fn open(args: &Args, specs: &[String], path: &Path) -> Result<Service> {
     let Started { array, assembly, bitmap } = args.choices.start(specs, args.read_only)?;
     let array = Arc::new(array);
-    let facts = Arc::new(Facts::new(array.clone(), &assembly, bitmap));
+    let facts = Arc::new(Facts::new(array.clone(), &assembly, bitmap, path));
     let report = facts.report();
     let control =
         Arc::new(Control::new(array.clone(), context(args, specs, path, &assembly, &facts)?));

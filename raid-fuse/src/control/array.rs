@@ -1,6 +1,6 @@
 //! What is asked of a running array, done.
 
-use super::members::{Known, absolute, by_storage, file_of, find, known};
+use super::members::{Known, absolute, file_of, find, known, overlapping};
 use super::request::sync_action;
 use super::{Commands, Done, Request, Watch};
 use crate::cli::members::{self as open_members, quoted};
@@ -228,8 +228,18 @@ impl Control {
     /// A device that is in the array cannot come in once more.
     fn check_not_in(&self, spec: &str) -> Result<()> {
         let all = self.known();
-        let Some(known) = by_storage(&all, spec) else { return Ok(()) };
+        let Some(known) = overlapping(&all, spec) else { return Ok(()) };
         let name = &known.name;
+        let known_as = self.specs.lock().get(&known.device).cloned();
+        let place = |spec: &str| file_of(spec).canonicalize().ok();
+        let other_name = known_as.is_some_and(|known_as| place(&known_as) != place(spec));
+        if other_name && known.state != State::Failed {
+            let text = format!(
+                "{spec} is the same storage as {name}, which is in this array already; give \
+                 another file or disk"
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         let text = match known.state {
             State::Failed => {
                 let advice = self.command("remove", name);

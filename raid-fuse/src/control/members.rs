@@ -1,5 +1,6 @@
 //! Which member somebody means.
 
+use raid_core::device::Storage;
 use raid_core::device::file::identity_of;
 use raid_core::driver::Array;
 use raid_core::engine::{DeviceId, Member, State, Status};
@@ -14,7 +15,7 @@ pub struct Known {
     /// As it was given.
     pub name: String,
     /// Its storage, where that can be told.
-    pub identity: Option<(u64, u64)>,
+    pub identity: Option<Storage>,
     /// The slot it is in, or is filled to take over.
     pub slot: Option<u16>,
     /// It is filled beside the member of its slot.
@@ -85,6 +86,12 @@ pub fn find<'a>(all: &'a [Known], word: &str) -> Result<&'a Known> {
 pub fn by_storage<'a>(all: &'a [Known], word: &str) -> Option<&'a Known> {
     let identity = identity_of(&file_of(word)).ok()?;
     all.iter().find(|known| known.identity == Some(identity))
+}
+
+/// The device that shares bytes with the file or disk at the path `word`.
+pub fn overlapping<'a>(all: &'a [Known], word: &str) -> Option<&'a Known> {
+    let identity = identity_of(&file_of(word)).ok()?;
+    all.iter().find(|known| known.identity.is_some_and(|own| own.overlaps(&identity)))
 }
 
 fn unknown(all: &[Known], word: &str) -> Error {

@@ -1,5 +1,7 @@
-//! What a path is, whether it can be a member, who holds it, and what its descriptor demands.
+//! What a path is, whether it can be a member, and what its descriptor demands.
 
+use super::lock::{self, Hold};
+use super::storage::{self, Storage};
 use super::{Alignment, Direct, OpenOptions};
 use crate::buf::{ALIGN, Pool};
 use crate::error::{Error, ErrorKind, Result};
@@ -7,42 +9,27 @@ use crate::units::{SECTOR, Sectors};
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
-
-/// How often, and how long apart, a lock is tried whose holder is about to let go: udev holds a
-/// shared lock for a moment while it looks at a disk that was just closed by a writer, and the
-/// kernel takes a ring's files from a process only some time after it has ended.
-const LOCK_TRIES: u32 = 100;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
-
-/// How often a lock is tried while a process that lives holds it.
-const LOCK_TRIES_LIVE: u32 = 10;
 
 /// What was found at a path.
 pub(super) struct Found {
     pub(super) sectors: Sectors,
-    pub(super) identity: (u64, u64),
+    pub(super) identity: Storage,
     pub(super) block_device: bool,
+    /// The file or block device itself, not looked into.
+    plain: Storage,
 }
 
-/// The identity of what is at `path` (see [`super::Facts::identity`]), without opening it: to find
-/// a member that was given twice before its lock is in the way.
-pub fn identity_of(path: &Path) -> Result<(u64, u64)> {
+/// What is at `path` (see [`super::Facts::identity`]), without opening it: to find a member that
+/// was given twice before its lock is in the way.
+pub fn identity_of(path: &Path) -> Result<Storage> {
     let meta = std::fs::metadata(path).map_err(|e| cannot_open(path, e, true))?;
-    Ok(identity(&meta))
-}
-
-fn identity(meta: &Metadata) -> (u64, u64) {
-    match meta.file_type().is_block_device() {
-        true => (meta.rdev(), 0),
-        false => (meta.dev(), meta.ino()),
-    }
+    Ok(storage::follow(&meta).storage)
 }
 
 /// Opens `path` through the page cache, locked as `options` say.
-pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, Found)> {
+pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, Hold, Found)> {
     let before = std::fs::metadata(path).map_err(|e| cannot_open(path, e, options.read_only))?;
     check_type(path, &before)?;
     let exclusive = before.file_type().is_block_device() && !options.read_only && options.lock;
@@ -50,9 +37,11 @@ pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, F
     let mut file = open_file(path, options, flags)?;
     let meta = file.metadata().map_err(|e| Error::io(path.display(), e))?;
     check_type(path, &meta)?;
-    if options.lock {
-        lock(path, &file, &meta, options.read_only)?;
-    }
+    let bottom = storage::follow(&meta);
+    let hold = match options.lock {
+        true => lock::hold(path, &file, &meta, &bottom, options.read_only)?,
+        false => Hold::default(),
+    };
     let bytes = file.seek(SeekFrom::End(0)).map_err(|_| no_length(path))?;
     let sectors = Sectors::floor_bytes(bytes);
     if sectors.is_empty() {
@@ -61,8 +50,9 @@ pub(super) fn open_locked(path: &Path, options: &OpenOptions) -> Result<(File, F
             path.display()
         )));
     }
+    let (identity, plain) = (bottom.storage, Storage::plain(&meta));
     let block_device = meta.file_type().is_block_device();
-    Ok((file, Found { sectors, identity: identity(&meta), block_device }))
+    Ok((file, hold, Found { sectors, identity, block_device, plain }))
 }
 
 /// Some files of /proc and /sys look like regular ones.
@@ -75,7 +65,7 @@ fn no_length(path: &Path) -> Error {
 pub(super) fn open_again(path: &Path, found: &Found, options: &OpenOptions) -> Result<File> {
     let file = open_file(path, options, 0)?;
     let meta = file.metadata().map_err(|e| Error::io(path.display(), e))?;
-    if identity(&meta) != found.identity {
+    if Storage::plain(&meta) != found.plain {
         let text = format!("{}: was replaced while it was being opened; try again", path.display());
         return Err(Error::new(ErrorKind::Busy, text));
     }
@@ -115,7 +105,7 @@ fn check_type(path: &Path, meta: &Metadata) -> Result<()> {
     Err(Error::invalid(text))
 }
 
-fn cannot_open(path: &Path, error: io::Error, read_only: bool) -> Error {
+pub(super) fn cannot_open(path: &Path, error: io::Error, read_only: bool) -> Error {
     let name = path.display();
     let for_what = if read_only { "read" } else { "write" };
     let (kind, advice) = match error.raw_os_error() {
@@ -134,60 +124,6 @@ fn cannot_open(path: &Path, error: io::Error, read_only: bool) -> Error {
     let mut told = Error::io(format!("{name}: cannot open to {for_what}; {advice}"), error);
     told.kind = kind;
     told
-}
-
-/// Takes the advisory lock: alone for a writer, shared for a reader.
-fn lock(path: &Path, file: &File, meta: &Metadata, read_only: bool) -> Result<()> {
-    let how = if read_only { libc::LOCK_SH } else { libc::LOCK_EX };
-    for attempt in 1..=LOCK_TRIES {
-        // SAFETY: no memory is passed.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::WouldBlock => match holder(meta) {
-                // Also where it is this process: a ring that it closed lets go a moment late.
-                Some(pid) if attempt >= LOCK_TRIES_LIVE && lives(pid) => break,
-                _ => std::thread::sleep(LOCK_PAUSE),
-            },
-            io::ErrorKind::Interrupted => {}
-            // A file system without locks (some network and FUSE ones): go without, as the
-            // alternative is not to use it at all.
-            _ => return Ok(()),
-        }
-    }
-    Err(held(path, meta))
-}
-
-fn held(path: &Path, meta: &Metadata) -> Error {
-    let name = path.display();
-    let text = match holder(meta) {
-        Some(pid) if pid == std::process::id() => {
-            format!("{name}: is open in this process already; was it given twice?")
-        }
-        Some(pid) => {
-            format!("{name}: is in use by process {pid} (see ps {pid}); stop the array it serves")
-        }
-        None => format!("{name}: is in use by another process (see lsof {name}); stop that"),
-    };
-    Error::new(ErrorKind::Busy, text)
-}
-
-/// The process that holds a lock on the file, as /proc/locks tells it:
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`.
-fn holder(meta: &Metadata) -> Option<u32> {
-    let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let line = locks.lines().find(|l| l.split_whitespace().nth(5) == Some(&place))?;
-    line.split_whitespace().nth(4)?.parse().ok()
-}
-
-/// True if the process exists and is no zombie (see proc(5), `stat`).
-fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Makes `file` direct if that is wanted and possible; says what it then demands.

@@ -105,6 +105,38 @@ fn content(device: &dyn Device) -> Vec<u8> {
 }
 
 #[test]
+fn a_file_cut_short_is_not_made_longer_by_a_ring() {
+    let pool = Pool::new(1 << 20);
+    let Some(ring) = ring(Some(&pool)) else { return };
+    let dir = scratch();
+    let whole = file(dir.path(), "a.img", Direct::Auto);
+    let inner = file(dir.path(), "b.img", Direct::Auto);
+    let window = SliceDevice::new(inner.clone(), Sectors(1024), Some(Sectors(2048))).unwrap();
+    let devices: Vec<Option<Shared>> = vec![Some(whole), Some(Arc::new(window)), Some(inner)];
+    for name in ["a.img", "b.img"] {
+        let file = std::fs::File::options().write(true).open(dir.path().join(name)).unwrap();
+        file.set_len(1 << 20).unwrap();
+    }
+    // Before the cut, up to it, behind it; the window begins at sector 1024.
+    let places = [[0, 2040, 3000], [0, 1016, 2040], [8, 2040, 4000]];
+    let write = |device, at| MemberIo::write(device, Sectors(at), [pool.zeroed(4096).freeze()]);
+    let writes = places.iter().enumerate();
+    let writes = writes.flat_map(|(device, places)| places.map(|at| write(device, at)));
+    let mut batch: Vec<MemberIo> = writes.collect();
+    batch.push(MemberIo::read(0, Sectors(0), [pool.zeroed(4096)]));
+    let results = ring.run(&devices, &mut batch);
+    for (index, result) in results.iter().enumerate() {
+        match result {
+            Ok(()) => assert_eq!(index, 9, "a write is refused, what is there can be read"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}"),
+        }
+    }
+    for name in ["a.img", "b.img"] {
+        assert_eq!(std::fs::metadata(dir.path().join(name)).unwrap().len(), 1 << 20);
+    }
+}
+
+#[test]
 fn the_ring_does_what_the_verbs_do() {
     let pool = Pool::new(1 << 20);
     let Some(ring) = ring(Some(&pool)) else { return };
