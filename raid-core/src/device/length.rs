@@ -22,7 +22,8 @@ impl Length {
         Length { fd, bytes }
     }
 
-    /// One system call, which asks no server: 0.5 us where a write of 4 KiB takes from 1 us up.
+    /// One system call, which asks no server: 0.5 us, where a write of 4 KiB to the page cache
+    /// takes 1.2 us and one to a disk 50.
     ///
     /// # Errors
     /// `UnexpectedEof` if the file has become shorter; what the system call says.

@@ -215,8 +215,8 @@ struct Flock {
     exclusive: bool,
 }
 
-/// The locks on a file, as /proc/locks tells them: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`.
-/// Those of ranges name no process.
+/// The locks on a file, as /proc/locks tells them:
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`. Those of ranges name no process.
 fn flocks(device: u64, inode: u64) -> Vec<Flock> {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let place = format!("{major:02x}:{minor:02x}:{inode}");
