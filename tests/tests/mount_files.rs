@@ -156,35 +156,6 @@ fn synchronous_writes_flush_before_they_return() {
 }
 
 #[test]
-fn what_is_lent_arrives_as_it_is() {
-    if !met(&[Need::Fuse]) {
-        return;
-    }
-    let size = (4 << 20) + 700;
-    let (volume, mount) = memory(size as u64);
-    let (file, bytes) = (File::open(mount.file()).unwrap(), volume.bytes());
-    let mut buf = vec![0; 3 << 20];
-    // The last is in more pieces than one reply can have: it is read as usual.
-    for (piece, lent) in [(64 << 10, true), (4097, true), (1 << 20, true), (100, false)] {
-        volume.lends.store(piece, Ordering::SeqCst);
-        let before = volume.lent.load(Ordering::SeqCst);
-        for at in [0, 1, 511, 65_536, 1 << 20, size - (2 << 20)] {
-            let got = file.read_at(&mut buf, at as u64).unwrap();
-            let want = &bytes[at..size.min(at + buf.len())];
-            assert!(buf[..got] == *want, "pieces of {piece}, at {at}");
-        }
-        assert_eq!(volume.lent.load(Ordering::SeqCst) > before, lent, "pieces of {piece}");
-    }
-    // What went away meanwhile is an error of that read, and of no other.
-    volume.lends.store(4096, Ordering::SeqCst);
-    volume.vanishes.store(true, Ordering::SeqCst);
-    assert_eq!(errno(file.read_at(&mut buf[..1 << 20], 0)), libc::EIO);
-    volume.vanishes.store(false, Ordering::SeqCst);
-    assert_eq!(file.read_at(&mut buf[..1 << 20], 0).unwrap(), 1 << 20);
-    assert!(buf[..1 << 20] == bytes[..1 << 20]);
-}
-
-#[test]
 fn a_failed_request_is_eio_and_never_short() {
     if !met(&[Need::Fuse]) {
         return;

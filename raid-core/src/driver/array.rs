@@ -5,6 +5,7 @@
 //! and the keeper (one thread, for idle times: clean marks, resync) take.
 
 use super::batch::Executor;
+use super::clock::Clock;
 use super::direct::View;
 use super::queue::{Batch, perform};
 use super::ring::{executor_for, prefers_ring};
@@ -22,7 +23,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Longest request the engine sees, in bytes; longer ones are cut. With the number of threads
 /// that ask it bounds memory.
@@ -80,23 +81,6 @@ struct Core {
     closing: bool,
     /// Scratch of `step`, kept for its capacity.
     actions: Vec<Action>,
-}
-
-/// Wall time at the start, monotonic from then on.
-struct Clock {
-    base: u64,
-    start: std::time::Instant,
-}
-
-impl Clock {
-    fn new() -> Clock {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { base: wall.as_nanos() as u64, start: std::time::Instant::now() }
-    }
-
-    fn now(&self) -> Instant {
-        Instant(self.base + self.start.elapsed().as_nanos() as u64)
-    }
 }
 
 impl Array {

@@ -10,6 +10,7 @@
 
 mod array;
 pub mod batch;
+mod clock;
 mod direct;
 pub mod merge;
 mod queue;

@@ -1,6 +1,6 @@
 //! What the engine tells about itself.
 
-use super::{Engine, JobKind, Limits, Member};
+use super::{Engine, JobKind, Limits, Member, State};
 use crate::layout::Shape;
 use crate::meta::md_bitmap;
 use crate::meta::record::ArrayRecord;
@@ -176,9 +176,20 @@ impl Engine {
     }
 
     fn progress(&self) -> Option<Progress> {
-        let job = self.jobs.current.as_ref()?;
+        let Some(job) = &self.jobs.current else { return self.handing_over() };
         let (done, total, speed) = job.progress(self.now);
         Some(Progress { kind: job.kind, done, total, speed })
+    }
+
+    /// A recovery is not over before the members know, and replacements have taken over.
+    fn handing_over(&self) -> Option<Progress> {
+        let untold = |m: &Member| m.state == State::InSync && m.record.recovery.is_some();
+        let whole = |m: &Member| m.state == State::InSync;
+        let waits = self.health.slots.iter().flatten().any(untold)
+            || self.health.replacements.iter().flatten().any(whole);
+        let total = self.array.component;
+        let over = Progress { kind: JobKind::Recovery, done: total, total, speed: 0 };
+        (waits && !self.read_only && !self.broken && self.stopping.is_none()).then_some(over)
     }
 
     /// The open work, for people who look for what hangs.

@@ -10,6 +10,7 @@ use super::life;
 use super::oracle::Oracle;
 use super::rng::Rng;
 use super::story::{self, Story};
+use super::verify;
 use super::world::World;
 use crate::buf::Buf;
 use crate::engine::{Ask, AskId, DeviceId, Keep, Manage, Outcome, State};
@@ -321,7 +322,7 @@ fn restart(player: &Player<'_>, disks: Vec<Disk>, holes: bool) -> Result<Seen, S
     if let Some(at) = (0..before.len()).find(|&at| before[at] != after[at]) {
         return Err(format!("coming to rest changed array sector {}", at as u64 / SECTOR));
     }
-    story::check_redundancy(&world)?;
+    verify::check_redundancy(&world)?;
     check_events(&world, events)?;
     Ok(if is_degraded { Seen::Degraded } else { Seen::Complete })
 }

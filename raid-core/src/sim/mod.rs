@@ -15,6 +15,7 @@ mod oracle;
 mod rng;
 pub mod story;
 mod users;
+mod verify;
 mod world;
 
 pub use disk::Disk;

@@ -5,6 +5,7 @@ use super::request::{answer, parse};
 use crate::rundir::own_user;
 use raid_core::error::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,7 +91,7 @@ fn talk(
         _ => None,
     };
     if let Some(error) = refusal {
-        return out.write_all(&answer(Err(error)));
+        return farewell(stream, error);
     }
     let mut reader = BufReader::new(stream);
     loop {
@@ -101,10 +102,18 @@ fn talk(
         }
         if line.len() as u64 > LINE_MAX {
             let text = format!("a request has at most {LINE_MAX} bytes");
-            return out.write_all(&answer(Err(Error::invalid(text))));
+            return farewell(stream, Error::invalid(text));
         }
         out.write_all(&answer(respond(&line, commands, alarm)))?;
     }
+}
+
+/// The last answer. What the client still says is thrown away, up to some amount: a socket that is
+/// closed with something unread takes the answer away again.
+fn farewell(mut stream: &UnixStream, error: Error) -> std::io::Result<()> {
+    stream.write_all(&answer(Err(error)))?;
+    stream.shutdown(Shutdown::Write)?;
+    std::io::copy(&mut stream.take(LINE_MAX * 16), &mut std::io::sink()).map(drop)
 }
 
 /// Does what a line asks. A panic is told to `alarm`: nobody knows in which state it left what.

@@ -11,17 +11,18 @@
 //!   durable, or with the error.
 //! - A request that panics answers EIO, closes the gate and ends the mount.
 
+mod read;
+
 use super::complaints::Complaints;
-use super::connection::{Connection, LENT_MIN};
+use super::connection::Connection;
 use super::gate::Gate;
 use super::options::{Cache, Options};
 use super::texts::OpenTexts;
 use super::tree::{Change, ROOT, Tree, VOLUME};
 use super::truncation::{Truncations, Truncator};
-use super::{Volume, panic_text, scratch};
+use super::{Volume, panic_text};
 use crate::errno;
 use fuser::*;
-use raid_core::device::Lent;
 use raid_core::error::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -113,33 +114,6 @@ impl Front {
                 Err(Errno::EIO)
             }
         }
-    }
-
-    fn read_volume(&self, unique: RequestId, at: u64, size: u32, reply: ReplyData) {
-        let end = at.saturating_add(u64::from(size)).min(self.size);
-        if at >= end {
-            return reply.data(&[]);
-        }
-        let len = (end - at) as usize;
-        if len >= LENT_MIN && self.lend(unique, at, len) {
-            // Used up without effect: the kernel has its answer and knows the request no more.
-            return reply.error(Errno::EIO);
-        }
-        scratch::with(&*self.volume, len, |buf| {
-            let what = || format!("read of {len} bytes at {at}");
-            match self.ask(what, || self.volume.read(at, buf)) {
-                Ok(()) => reply.data(buf),
-                Err(errno) => reply.error(errno),
-            }
-        });
-    }
-
-    /// Answers a read with what lies in memory already; false: nothing was answered.
-    fn lend(&self, unique: RequestId, at: u64, len: usize) -> bool {
-        let Some(connection) = &self.connection else { return false };
-        let mut give = |places: &[Lent]| connection.reply(unique.0, places);
-        let what = || format!("read of {len} bytes at {at}");
-        self.ask(what, || Ok(self.volume.lend(at, len, &mut give))).unwrap_or(false)
     }
 
     /// Writes what lies inside the volume; answers how many bytes that was.

@@ -322,7 +322,7 @@ impl<'a> Table<'a> {
             self.warnings.push(risk);
             return Ok(());
         }
-        // What is left of a RAID 6 that lacks one can still disagree: it stays marked until a resync.
+        // What is left of a RAID 6 that lacks one can still disagree: it stays marked.
         let agrees = self.array().level != 6 || incomplete.len() > 1;
         if options.force {
             self.mark_clean = agrees;
