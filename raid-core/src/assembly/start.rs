@@ -108,8 +108,8 @@ pub fn setup(
         emit: assembly.format.emit,
         uneven: behind || done.uneven,
         read_only,
-        // Assembly lets this combination through only for reading or by force.
-        trust_unsynced: !assembly.missing.is_empty(),
+        // Assembly lets the first through only for reading or by force.
+        trust_unsynced: !assembly.missing.is_empty() || assembly.trust,
         pool,
         now: Instant::default(),
     };

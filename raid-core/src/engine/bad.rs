@@ -3,13 +3,14 @@
 //! (`rdev_set_badblocks`, `rdev_clear_badblocks`).
 
 use super::flight::Flight;
-use super::health::DeviceId;
+use super::health::{DeviceId, Devices, Member, Place};
+use super::job::HEIGHT;
 use super::{Actions, Engine, FlightId};
-use crate::layout::Code;
+use crate::layout::{Code, Unit};
 use crate::meta::bad_blocks;
 use crate::meta::record::MemberRecord;
 use crate::plan::Band;
-use crate::units::Sectors;
+use crate::units::{Sectors, Slot};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
@@ -105,21 +106,25 @@ impl Engine {
         trouble: &str,
         out: &mut Actions,
     ) -> Result<(), String> {
-        let Flight { band, .. } = &self.flights[id];
+        let Flight { band, unreadable, .. } = &self.flights[id];
         let (at, len) = (band.stripe.units[unit as usize].at + band.low, band.height());
         let lists =
             self.health.member(device).is_some_and(|m| m.is_live() && m.record.bad_log.is_some());
-        if !lists || self.read_only {
+        // A device that is to replace another must not lack what that one holds.
+        let replaces = matches!(self.health.place(device), Some(Place::Replacement(_)));
+        if !lists || replaces || self.read_only {
             return self.device_failed(device, trouble, out);
         }
-        if !self.spared_here(id, unit, device) {
+        let (spared, parity) = (self.bears(band, unreadable, device), self.shape.code.has_parity());
+        let error = || {
             let name = self.health.member(device).map_or_else(String::new, |m| m.name.clone());
+            Err(format!("member {name}: {trouble}"))
+        };
+        // The last copy is what the disk makes of it; rows beyond their parity are lost.
+        let said = if spared { Ok(()) } else { error() };
+        if !spared && !parity {
             self.count_write_error(device);
-            if self.shape.code.has_parity() {
-                self.broken = true;
-                self.give_up_publishing(out);
-            }
-            return Err(format!("member {name}: {trouble}"));
+            return said;
         }
         if !self.add_bad(device, at, len) {
             return self.device_failed(device, trouble, out);
@@ -127,7 +132,7 @@ impl Engine {
         self.count_write_error(device);
         // Whoever waits for a failure to be told waits for this as well.
         self.failure_version = self.changed(out);
-        Ok(())
+        said
     }
 
     fn count_write_error(&mut self, device: DeviceId) {
@@ -137,17 +142,12 @@ impl Engine {
         }
     }
 
-    /// True if the band of a flight can do without what `device` should hold of `unit`.
-    fn spared_here(&self, id: FlightId, unit: u16, device: DeviceId) -> bool {
-        let Flight { band, unreadable, .. } = &self.flights[id];
-        let mut without = unreadable.clone();
-        without.push(device);
-        let lost = |index: usize| {
-            let unit_of = &band.stripe.units[index];
-            let not = if index == unit as usize { &without } else { unreadable };
-            self.health.source(unit_of, band.low, band.high, not).is_none()
-        };
-        let lost = (0..band.stripe.units.len()).filter(|&index| lost(index)).count();
+    /// True if nothing of `band` is lost without `device` and those that are `unreadable`.
+    fn bears(&self, band: &Band, unreadable: &[DeviceId], device: DeviceId) -> bool {
+        let mut not: Devices = unreadable.into();
+        not.push(device);
+        let lost = |unit: &&Unit| self.health.source(unit, band.low, band.high, &not).is_none();
+        let lost = band.stripe.units.iter().filter(lost).count();
         let tolerated = match self.shape.code {
             Code::None => 0,
             Code::Copy => band.stripe.units.len() - 1,
@@ -155,6 +155,33 @@ impl Engine {
             Code::PQ => 2,
         };
         lost <= tolerated
+    }
+
+    /// A member whose bad blocks `device` alone makes up for.
+    pub(super) fn leans_on(&self, device: DeviceId) -> Option<&Member> {
+        let others = self.health.all().filter(|m| m.is_live() && m.device != device);
+        others.into_iter().find(|member| {
+            let Some(Place::Slot(slot)) = self.health.place(member.device) else { return false };
+            let runs = member.record.bad_blocks.iter();
+            let grid = self.stripe_len.min(HEIGHT);
+            let mut places = runs.flat_map(|&(at, len)| {
+                let from = at.checked_sub(member.record.data_at).unwrap_or_default();
+                let steps = (0..len.div_floor(grid) + 1).map(move |step| from + grid.times(step));
+                steps.chain([Sectors((from + len).0.saturating_sub(1))])
+            });
+            places.any(|at| self.is_lost_at(slot, at, device))
+        })
+    }
+
+    /// True if the rows around sector `at` of `slot` are lost without `device`.
+    fn is_lost_at(&self, slot: Slot, at: Sectors, device: DeviceId) -> bool {
+        let Some(no) = self.layout.find(slot, at) else { return false };
+        let stripe = self.layout.stripe(no);
+        let high = stripe.len;
+        let band = Band { stripe, low: Sectors::ZERO, high, first: 0, last: 0 };
+        let pieces = self.pieces_of(band);
+        let whole = |piece: &&Band| self.bears(piece, &[], DeviceId(usize::MAX));
+        pieces.iter().filter(whole).any(|piece| !self.bears(piece, &[], device))
     }
 
     /// `device` wrote its part of `unit`: what was bad of it is not any more. Said on the member

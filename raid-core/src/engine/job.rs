@@ -30,6 +30,15 @@ const SKIPPED_MAX: usize = 1024;
 /// How far a job came is written down so often, as md does.
 const CHECKPOINT: Span = Span::millis(10_000);
 
+/// Why a device is not filled.
+const UNKNOWN: &str = "a device waits to be filled, but parity was not resynced before: what it \
+                       should hold is not known everywhere";
+
+/// Why a resync leaves something out.
+const UNREAD: &str = "a member does not read, or has bad blocks, where parity was not resynced: \
+                      what it holds there is not known for sure; write it anew, or unmount and \
+                      mount with --force to take what parity says";
+
 /// What a job does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobKind {
@@ -200,12 +209,13 @@ impl Engine {
         let parity = self.shape.code.has_parity();
         let doubtful = parity && self.unsynced.is_some() && !self.trust_unsynced;
         let recovering = !self.health.recovering().is_empty();
-        self.jobs.trouble = (recovering && doubtful).then(|| {
-            "a device waits to be filled, but parity was not resynced before: what it should \
-             hold is not known everywhere"
-                .to_string()
-        });
         let lame = parity && !self.health.degraded().is_empty();
+        let left = self.unsynced.is_some() && !lame && self.jobs.gave_up;
+        self.jobs.trouble = match (recovering && doubtful, left) {
+            (true, _) => Some(UNKNOWN.into()),
+            (false, true) => Some(UNREAD.into()),
+            (false, false) => None,
+        };
         let kind = if recovering && !doubtful {
             JobKind::Recovery
         } else if self.unsynced.is_some() && !lame && !self.jobs.gave_up {
@@ -322,12 +332,17 @@ impl Engine {
         out: &mut Actions,
     ) {
         let lame = !self.health.missing().is_empty();
+        let recovery = self.jobs.current.as_ref().is_some_and(|j| j.kind == JobKind::Recovery);
+        let noted = trouble.is_some() && recovery && self.note_lost(band);
         let Some(job) = &mut self.jobs.current else { return };
         let index = job.under_way.iter().position(|s| s.at == at);
         let index = index.expect("a step under way is in the list");
         let step = &mut job.under_way[index];
         step.pending -= 1;
-        step.trouble |= trouble.is_some();
+        if let Some((_, text)) = trouble.as_ref().filter(|_| recovery && !noted) {
+            self.jobs.trouble = Some(format!("recovery stopped: {text}"));
+        }
+        step.trouble |= trouble.is_some() && !noted;
         if step.pending > 0 {
             return;
         }
@@ -349,11 +364,9 @@ impl Engine {
                 synced.skipped.push(at);
                 job.halted |= synced.skipped.len() >= SKIPPED_MAX;
             }
-            JobKind::Recovery if failed && !self.note_lost(band) => {
-                let job = self.jobs.current.as_mut().expect("it was just there");
+            JobKind::Recovery if failed => {
                 job.halted = true;
                 job.next = job.next.min(at);
-                self.jobs.trouble = trouble.map(|(_, text)| format!("recovery stopped: {text}"));
             }
             JobKind::Check | JobKind::Repair if failed => self.stats.scrub_skipped += 1,
             _ => {}

@@ -128,6 +128,14 @@ impl Engine {
                 let text = format!("{name} cannot be spared: the array would lose data");
                 return Err(Error::new(ErrorKind::Busy, text));
             }
+            if !relieved && let Some(other) = self.leans_on(device) {
+                let text = format!(
+                    "{name} cannot be spared: {} has bad blocks that only it makes up for; say \
+                     `repair` first",
+                    other.name
+                );
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
         }
         let counted = (self.stats.write_errors, self.known(device)?.errors);
         let failed = self.device_failed(device, "failed on request", out);

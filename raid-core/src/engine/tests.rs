@@ -3,6 +3,7 @@
 use super::*;
 use crate::layout::{self, Params};
 use crate::meta::create::{NewBitmap, NewMember, Request, create};
+use crate::meta::record::MemberRecord;
 use crate::meta::{md_bitmap, md1};
 use crate::units::Slot;
 use std::collections::VecDeque;
@@ -403,10 +404,73 @@ fn a_failed_write_is_listed_and_the_member_kept() {
     let bad = |bench: &Bench| bench.engine.members()[1].as_ref().unwrap().record.bad_blocks.clone();
     assert!(bench.engine.status().degraded.is_empty());
     assert_eq!(bad(&bench), [(Sectors(DATA_AT), Sectors(8))]);
-    // A second failure in the same rows would lose data: the write fails, nothing is listed.
+    // A second failure in the same rows loses what was to be written there, and nothing else.
     bench.write(2, 0, 16);
     bench.run(|op| op == "w1" || op == "w0");
     assert!(bench.outcome(2).is_err());
+    bench.write(3, 32, 16);
+    bench.run(|_| false);
+    bench.outcome(3).unwrap();
+    bench.write(4, 0, 16);
+    bench.run(|_| false);
+    bench.outcome(4).unwrap();
+    assert!(bad(&bench).is_empty());
+}
+
+/// Another disk for the bench's array.
+fn another(bench: &Bench, device: usize) -> Manage {
+    let like = bench.engine.members()[0].as_ref().unwrap();
+    let record = MemberRecord { bad_blocks: Vec::new(), ..like.record.clone() };
+    let name = format!("disk{device}");
+    let member = Member::new(DeviceId(device), name, record, State::Spare);
+    Manage::Add { member: Box::new(member), back: None }
+}
+
+fn with_a_bad_block(level: i32, slots: u16) -> Bench {
+    let mut bench = Bench::make(level, slots, Extras { lists: true, ..Extras::default() });
+    assert!(bench.engine.add_bad(DeviceId(0), Sectors(10), Sectors(2)));
+    bench
+}
+
+#[test]
+fn what_a_rebuild_cannot_bring_back_is_listed_and_no_more() {
+    for (level, slots) in [(1, 2), (5, 3)] {
+        let mut bench = with_a_bad_block(level, slots);
+        bench.engine.health.slots[1].as_mut().unwrap().state = State::Failed;
+        let add = another(&bench, 7);
+        bench.step(Event::Ask(1, Ask::Manage(add)));
+        bench.run(|_| false);
+        bench.outcome(1).unwrap();
+        while bench.engine.jobs.current.is_some() {
+            bench.now = bench.now.after(Span::millis(20));
+            bench.step(Event::Tick);
+            bench.run(|_| false);
+        }
+        let new = bench.engine.members()[1].as_ref().unwrap();
+        assert_eq!((new.device, new.state), (DeviceId(7), State::InSync), "level {level}");
+        assert_eq!(new.record.bad_blocks, [(Sectors(DATA_AT + 10), Sectors(2))], "level {level}");
+    }
+}
+
+#[test]
+fn a_replacement_that_does_not_take_a_write_takes_over_nothing() {
+    let mut bench = with_a_bad_block(1, 2);
+    let add = another(&bench, 7);
+    bench.step(Event::Ask(1, Ask::Manage(add)));
+    bench.step(Event::Ask(2, Ask::Manage(Manage::Replace(DeviceId(1), None))));
+    bench.run(|op| op == "w7");
+    let member = bench.engine.members()[1].as_ref().unwrap();
+    assert_eq!((member.device, member.state), (DeviceId(1), State::InSync));
+}
+
+#[test]
+fn a_member_that_makes_up_for_bad_blocks_is_not_failed_on_request() {
+    for (level, slots, refused) in [(1, 2, true), (1, 3, false), (5, 3, true), (6, 4, false)] {
+        let mut bench = with_a_bad_block(level, slots);
+        bench.step(Event::Ask(1, Ask::Manage(Manage::Fail(DeviceId(1)))));
+        bench.run(|_| false);
+        assert_eq!(bench.outcome(1).is_err(), refused, "level {level}, {slots} slots");
+    }
 }
 
 #[test]

@@ -408,6 +408,7 @@ impl<'a> Table<'a> {
             journal,
             missing,
             read_only: options.read_only || bars.is_some() || forced_bare,
+            trust: options.force,
             forced: self.forced,
             verdicts: self.verdicts.into_vec(),
             warnings: self.warnings,

@@ -120,6 +120,8 @@ pub struct Assembly {
     pub dirty: bool,
     /// Serve for reading only.
     pub read_only: bool,
+    /// Parity is trusted also where it was not resynced: asked for by `force`.
+    pub trust: bool,
     /// Candidates that serve only because of `force`, although they are stale.
     pub forced: Vec<usize>,
     /// What became of each candidate.
