@@ -179,10 +179,10 @@ fn the_first_sync_is_planned_only_where_it_is_needed() {
 fn mdadms_words_for_all_there_is_and_for_no_questions_are_known() {
     let desk = Desk::new();
     desk.members("a b", 16 * MIB);
-    let all = row(&desk.fine("create --dry-run -l 1 -n 2 a b"), "data");
+    let all = row(&desk.fine("create --dry-run -l 1 -n 2 a b"), "usable");
     for words in ["-z 0", "-z 0K", "-z max", "--run", "-R"] {
         let text = desk.fine(&format!("create --dry-run -l 1 -n 2 {words} a b"));
-        assert_eq!(row(&text, "data"), all, "{words}: {text}");
+        assert_eq!(row(&text, "usable"), all, "{words}: {text}");
     }
 }
 
