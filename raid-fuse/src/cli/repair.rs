@@ -24,8 +24,8 @@ const SHOWN: u64 = 1000;
 #[command(after_long_help = "\
 Compares as `check` does and writes what makes redundancy agree. Without --locate or --majority it
 does what md's repair does: parity is made from data, copies from the first one. That makes a wrong
-content final if the data was wrong, which is warned of where it is known; look with --dry-run first. The
-members are locked meanwhile.
+content final if the data was wrong, which is warned of where it is known; look with --dry-run
+first. The members are locked meanwhile.
 With a mount point alone, the daemon of the mounted array does it while users go on.
 
 Examples:
