@@ -77,6 +77,9 @@ fn an_array_is_chosen_by_name_or_id() {
         desk.refused(&format!("{words} --name nobody a x y"), 4, "raid1 \"box:home\" of x, y");
     }
     desk.refused("cat --name home --uuid 0 x y", 64, "--uuid");
+    let other = "0123456789abcdef0123456789abcdef";
+    desk.refused(&format!("status --uuid {other} x y"), 4, "no device belongs to array");
+    desk.refused(&format!("cat --uuid {other} x y"), 4, "no device belongs to array");
     // Two of one name: it takes the id.
     desk.members("r s", 8 * MIB);
     desk.fine("create -l 1 -n 2 -N home r s");

@@ -150,6 +150,10 @@ fn what_makes_no_sense_is_refused_without_a_trace() {
         ("-l 5 -n 3 -e 0.91 a b c", 64, "1.2"),
         ("-l 5 -n 3 --uuid 12 a b c", 64, "32 hexadecimal"),
         ("-l 5 -n 3", 64, "MEMBER"),
+        ("/dev/md0 -l 5 -n 3 a b c", 64, "/dev/md0 has to go: arrays have no device here"),
+        ("-l 10 -n 4 missing missing a b", 2, "slots 0 and 1 hold the same data; one of them"),
+        ("-l 10 -n 4 -p f2 a missing missing b", 2, "slots 1 and 2 hold the same data"),
+        ("-l 6 -n 4 a missing missing missing", 2, "give at least 2"),
     ];
     for (words, code, word) in cases {
         desk.refused(&format!("create {words}"), code, word);
@@ -169,6 +173,44 @@ fn the_first_sync_is_planned_only_where_it_is_needed() {
     assert!(desk.fine("create --force -l 5 -n 3 --assume-clean a b c").contains("--assume-clean"));
     let text = desk.fine("create --force -l 1 -n 2 a missing");
     assert!(text.contains("degraded") && text.contains("--degraded"), "{text}");
+}
+
+#[test]
+fn mdadms_words_for_all_there_is_and_for_no_questions_are_known() {
+    let desk = Desk::new();
+    desk.members("a b", 16 * MIB);
+    let all = row(&desk.fine("create --dry-run -l 1 -n 2 a b"), "usable");
+    for words in ["-z 0", "-z 0K", "-z max", "--run", "-R"] {
+        let text = desk.fine(&format!("create --dry-run -l 1 -n 2 {words} a b"));
+        assert_eq!(row(&text, "usable"), all, "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_name_cannot_forge_a_line() {
+    let desk = Desk::new();
+    desk.members("a b", 16 * MIB);
+    for (option, name) in [("--name", "a\nb\u{1b}[31m"), ("--homehost", "a\tb")] {
+        let ran = desk.run_words(&["create", "-l1", "-n2", option, name, "a", "b"]);
+        assert!(ran.code == 64 && ran.err.contains("has a control character"), "{ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+    // Somebody else's array may have one: the name's bytes, and the checksum's.
+    desk.fine("create -l 1 -n 2 -N axb a b");
+    for member in ["a", "b"] {
+        let path = desk.path(member);
+        let sum = raid_tests::images::read(&path, 4096 + 0xd8, 4);
+        let sum = u32::from_le_bytes(sum.try_into().unwrap());
+        raid_tests::images::write(&path, 4096 + 0x20 + 1, b"\n");
+        // The second byte of a word that is summed.
+        let sum = sum.wrapping_sub((u32::from(b'x') - u32::from(b'\n')) << 8);
+        raid_tests::images::write(&path, 4096 + 0xd8, &sum.to_le_bytes());
+    }
+    for words in ["status a b", "scan a b", "examine a b", "create -l1 -n2 a b"] {
+        let ran = desk.run(words);
+        let text = ran.out + &ran.err;
+        assert!(text.contains("a\u{fffd}b") && !text.contains("a\nb"), "{words}: {text}");
+    }
 }
 
 #[test]

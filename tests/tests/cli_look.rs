@@ -87,6 +87,14 @@ fn examine_says_what_is_not_md() {
     assert_eq!(found["members"][0]["size_bytes"], 4 * MIB);
     assert_eq!(found["warnings"].as_array().unwrap().len(), 2);
     desk.refused("examine nowhere", 1, "nowhere");
+    desk.members("a b", 4 * MIB);
+    desk.fine("create -l 1 -n 2 a b");
+    let ran = desk.run("examine nowhere a");
+    assert!(ran.code == 1 && ran.out.starts_with("a:\n"), "{ran:?}");
+    assert!(ran.err.contains("nowhere") && ran.err.lines().count() == 1, "{ran:?}");
+    let found = desk.json("examine --json a nowhere");
+    assert_eq!(found["members"].as_array().unwrap().len(), 1, "{found}");
+    assert!(found["warnings"][0].as_str().unwrap().contains("nowhere"), "{found}");
 }
 
 #[test]
@@ -127,6 +135,7 @@ fn a_scan_finds_arrays_among_anything() {
     let noise = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8);
     images::write(&desk.path("random"), 0, &noise.collect::<Vec<u8>>());
     fs::write(desk.path("empty"), b"").unwrap();
+    fs::write(desk.path("a.md5"), b"0123456789abcdef0123456789abcdef  a\n").unwrap();
     desk.folder("below");
     let text = desk.fine("scan .");
     for words in [
@@ -135,7 +144,7 @@ fn a_scan_finds_arrays_among_anything() {
         "./ddf: not md (DDF)",
         "./imsm: not md (IMSM)",
         "cannot be read: ./empty",
-        "3 other files carry no md: 1 lvm2, 2 of no known kind (-v names them)\n",
+        "4 other files carry no md: 1 lvm2, 3 of no known kind (-v names them)\n",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }

@@ -65,7 +65,8 @@ fn members_that_are_missing_need_a_word() {
     desk.refused("mount a b d mnt", 3, "--degraded");
     desk.refused("mount a b mnt --degraded", 2, "cannot be served");
     assert_eq!(fs::read_dir(desk.path("mnt")).unwrap().count(), 0, "nothing is mounted");
-    let text = desk.fine("mount a b d mnt --degraded");
+    desk.refused("mount a b missing d mnt", 3, "--degraded");
+    let text = desk.fine("mount a b missing d mnt --degraded");
     assert!(text.contains("3 of 4 members") && text.contains("degraded"), "{text}");
     let ran = desk.run("status mnt");
     assert_eq!(ran.code, 1);
@@ -96,6 +97,13 @@ fn a_killed_daemon_is_replaced_by_the_same_command() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(desk.run("status mnt").code, 4);
+    let all = desk.run("status");
+    assert!(all.code == 4 && all.out.contains("/mnt: dead: the daemon of "), "{all:?}");
+    let all = desk.json("status --json");
+    let own = desk.dir().canonicalize().unwrap().join("mnt");
+    let mounts = all["mounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["mountpoint"] == own.to_str().unwrap());
+    assert!(mount.unwrap()["report"].is_null() && mount.unwrap()["error"].is_string(), "{all}");
     desk.fine("mount a b c d mnt");
     let found = fs::read(desk.path("mnt/volume")).unwrap();
     assert_eq!(first_difference(&found[..pattern.len()], &pattern), None);
@@ -453,4 +461,20 @@ fn a_mount_of_another_namespace_is_named() {
     let text = &ran.err[ran.err.find("kill ").unwrap()..];
     assert_eq!(desk.shell(text.trim_end()).code, 0);
     assert!(wait_until(|| desk.run("cat --length 1 a b c d").code == 0), "it ends");
+}
+
+#[test]
+fn an_unmount_names_others_and_not_itself() {
+    if !met(&[Need::Fuse]) {
+        return;
+    }
+    let desk = raid5();
+    desk.fine("mount a b c d mnt");
+    let ran = desk.shell("exec 3<mnt/volume; raid-fuse unmount mnt; exit $?");
+    assert!(ran.code == 5 && ran.err.contains("is in use by sh (pid "), "{ran:?}");
+    assert!(!ran.err.contains("raid-fuse (pid "), "{ran:?}");
+    let held = File::open(desk.path("mnt/volume")).unwrap();
+    let ran = desk.run("unmount --lazy mnt");
+    drop(held);
+    assert!(ran.code == 0 && !ran.err.contains("in another namespace"), "{ran:?}");
 }

@@ -209,13 +209,17 @@ pub fn enough(level: i32, layout: u32, slots: u16, present: &SlotSet) -> bool {
 
 /// Of every run of neighbouring slots that hold the copies of a chunk one must be there.
 fn enough_copies(copies: Copies, slots: u16, present: &SlotSet) -> bool {
-    let (slots, count) = (u64::from(slots), copies.count());
-    if slots == 0 || count == 0 {
-        return false;
-    }
-    let slot = |n: u64| Slot((n % slots) as u16);
-    let firsts = (0..slots).map(|k| k * copies.near % slots);
-    firsts.into_iter().all(|first| (first..first + count).any(|n| present.contains(slot(n))))
+    slots != 0 && copies.count() != 0 && lost_copies(copies, slots, present).is_none()
+}
+
+/// The first run of slots that hold the copies of a chunk none of which is there.
+pub(crate) fn lost_copies(copies: Copies, slots: u16, present: &SlotSet) -> Option<Vec<Slot>> {
+    let slots = u64::from(slots);
+    let run = |first: u64| {
+        (first..first + copies.count()).map(|n| Slot((n % slots) as u16)).collect::<Vec<Slot>>()
+    };
+    let mut runs = (0..slots).map(|k| run(k * copies.near % slots));
+    runs.find(|run| !run.iter().any(|slot| present.contains(*slot)))
 }
 
 fn read_area(area: Area, read: Window<'_>) -> Result<Vec<u8>> {

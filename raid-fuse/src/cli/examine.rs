@@ -1,9 +1,8 @@
 //! `examine`: every superblock of a member, as it is, and what else is there.
 
-use super::{members, out};
+use super::{exit, members, out};
 use raid_core::assembly::{self, Content};
-use raid_core::device::Shared;
-use raid_core::error::Result;
+use raid_core::error::{Error, Result};
 use raid_core::meta::examine::{self, Examination, Value};
 use raid_core::meta::foreign::{Foreign, Kind};
 use raid_core::meta::{PROBED, Sighting};
@@ -15,7 +14,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Prints what `mdadm --examine` prints, for every superblock found in any place, and names what else
-the device carries. Nothing is written. Exit code 1 if a member carries no md superblock.
+the device carries. Nothing is written. Exit code 1 if a member carries no md superblock
+or cannot be read; the others are shown all the same.
 
 Examples:
   raid-fuse examine d0.img
@@ -35,9 +35,9 @@ pub struct Args {
 
 /// Shows all members; members without a superblock make it fail at the end.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let looks = look_at(&args.members)?;
+    let (looks, errors) = look_at(&args.members);
     match (args.json, args.places) {
-        (true, _) => out::json(&document(&looks))?,
+        (true, _) => out::json(&document(&looks, &errors))?,
         (false, true) => looks.iter().try_for_each(|look| out::print(&place_table(look)))?,
         (false, false) => looks.iter().try_for_each(|look| out::print(&text(look)))?,
     }
@@ -46,6 +46,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if failed && !args.json {
         let bare = looks.iter().filter(|look| look.content.md.is_empty());
         bare.for_each(|look| out::note(&no_superblock(look)));
+    }
+    if let Some((last, errors)) = errors.split_last() {
+        errors.iter().for_each(|error| out::note(&error.to_string()));
+        return Ok(exit::failure(last));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -57,15 +61,21 @@ struct Look {
     content: Content,
 }
 
-fn look_at(specs: &[String]) -> Result<Vec<Look>> {
-    let devices: Vec<Shared> =
-        specs.iter().map(|spec| members::look(spec)).collect::<Result<_>>()?;
-    let look = |device: &Shared| {
-        let facts = device.facts();
-        let content = assembly::content(&**device)?;
+/// What can be read, and why the rest cannot.
+fn look_at(specs: &[String]) -> (Vec<Look>, Vec<Error>) {
+    let look = |spec: &String| {
+        let device = members::look(spec)?;
+        let (facts, content) = (device.facts(), assembly::content(&*device)?);
         Ok(Look { name: facts.name.clone(), sectors: facts.sectors, content })
     };
-    devices.iter().map(look).collect()
+    let (mut looks, mut errors) = (Vec::new(), Vec::new());
+    for looked in specs.iter().map(look) {
+        match looked {
+            Ok(look) => looks.push(look),
+            Err(error) => errors.push(error),
+        }
+    }
+    (looks, errors)
 }
 
 fn no_superblock(look: &Look) -> String {
@@ -135,10 +145,11 @@ fn place_table(look: &Look) -> String {
     text
 }
 
-fn document(looks: &[Look]) -> Json {
+fn document(looks: &[Look], errors: &[Error]) -> Json {
     let members: Vec<Json> = looks.iter().map(member).collect();
     let bare = looks.iter().filter(|look| look.content.md.is_empty());
-    let warnings: Vec<String> = bare.map(no_superblock).collect();
+    let errors = errors.iter().map(Error::to_string);
+    let warnings: Vec<String> = bare.map(no_superblock).chain(errors).collect();
     json!({ "members": members, "warnings": warnings })
 }
 

@@ -1,5 +1,6 @@
 //! `mount`: an array as a file in a directory, served until it is unmounted.
 
+use super::create::MISSING;
 use super::start::{Choices, Started};
 use super::{exit, members, out};
 use crate::control::{Context, Control};
@@ -23,6 +24,7 @@ Members can be given in any order, spares too: a degraded array begins to fill o
 `unmount` writes everything back and marks it clean.
 What is given but is no member of the array is left out: it is told now, and in the status. Where
 members of several arrays are given, --name or --uuid says which array is meant.
+The word `missing` stands for nobody.
 
 Examples:
   raid-fuse mount d0.img d1.img d2.img d3.img /mnt/a
@@ -79,6 +81,9 @@ fn parse_cache(text: &str) -> std::result::Result<Cache, String> {
 /// Mounts; in the foreground, returns when the mount has ended.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (path, specs) = args.paths.split_last().expect("the parser wants an argument");
+    // What is missing is just not given; a file may be called that.
+    let is_given = |spec: &&String| *spec != MISSING || Path::new(MISSING).exists();
+    let specs: Vec<String> = specs.iter().filter(is_given).cloned().collect();
     if specs.is_empty() {
         let text = format!("give every MEMBER, then the MOUNTPOINT; only {path} was given");
         return Ok(exit::misuse(&Error::invalid(text)));
@@ -95,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         },
         ..daemon::Options::default()
     };
-    match daemon::serve(&path, &options, || open(args, specs, &path))? {
+    match daemon::serve(&path, &options, || open(args, &specs, &path))? {
         Outcome::Running { .. } => out::print(&headline(&path))?,
         Outcome::Stopped => {}
     }
@@ -174,14 +179,20 @@ pub fn read(path: &Path) -> Result<Report> {
     })
 }
 
+/// A mount whose daemon is gone, and what to do.
+pub fn died(path: &Path) -> Error {
+    let shown = path.display();
+    let text = format!(
+        "the daemon of {shown} died; mount the array again with the same command, or take the \
+         mount away: raid-fuse unmount {shown}"
+    );
+    Error::new(ErrorKind::Io, text)
+}
+
 fn no_report(path: &Path, error: std::io::Error) -> Error {
     let shown = path.display();
     if mountpoint::is_dead(&error) {
-        let text = format!(
-            "the daemon of {shown} died; mount the array again with the same command, or take \
-             the mount away: raid-fuse unmount {shown}"
-        );
-        return Error::new(ErrorKind::Io, text);
+        return died(path);
     }
     match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::new(

@@ -12,7 +12,7 @@ use raid_core::device::{OpenOptions, write_at};
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::layout::Code;
 use raid_core::meta::assemble::{Options, SeatState};
-use raid_core::scrub::{self, Finding, Fix, Policy, fixes};
+use raid_core::scrub::{self, Finding, Fix, Part, Policy, Verdict, fixes};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,7 +24,8 @@ const SHOWN: u64 = 1000;
 #[command(after_long_help = "\
 Compares as `check` does and writes what makes redundancy agree. Without --locate or --majority it
 does what md's repair does: parity is made from data, copies from the first one. That makes a wrong
-content final if the data was wrong; look with --dry-run first. The members are locked meanwhile.
+content final if the data was wrong, which is warned of where it is known; look with --dry-run
+first. The members are locked meanwhile.
 With a mount point alone, the daemon of the mounted array does it while users go on.
 
 Examples:
@@ -87,7 +88,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     check_state(&offline)?;
     tell(&offline.assembly, true);
     let policy = policy(args, &offline)?;
-    let mut work = Work { args, offline: &offline, policy, done: Done::default(), failed: None };
+    let mut work = Work {
+        args,
+        offline: &offline,
+        policy,
+        done: Done::default(),
+        warned: false,
+        failed: None,
+    };
     let mut progress = Progress::new("repairing");
     let summary = scrub::scan(
         &offline.target,
@@ -185,6 +193,8 @@ struct Work<'a> {
     offline: &'a Offline,
     policy: Policy,
     done: Done,
+    /// It was told that the one who is wrong is believed.
+    warned: bool,
     failed: Option<Error>,
 }
 
@@ -204,6 +214,7 @@ impl Work<'_> {
             return;
         };
         self.done.places += 1;
+        self.warn(finding, &fixes);
         for fix in fixes {
             let text = format!("{place}: {}\n", self.describe(finding, &fix));
             let written = match told {
@@ -216,6 +227,25 @@ impl Work<'_> {
                 return;
             }
         }
+    }
+
+    /// Once, before the first such write: somebody is known to be wrong, and not corrected.
+    fn warn(&mut self, finding: &Finding, fixes: &[Fix]) {
+        let Verdict::Liars(liars) = &finding.verdict else { return };
+        let kept = |part: &&Part| fixes.iter().all(|fix| fix.role != part.unit.role);
+        let wrong = liars.iter().map(|at| &finding.parts[*at]).find(kept);
+        let (Some(part), false) = (wrong, self.warned) else { return };
+        self.warned = true;
+        let (option, witness) = match self.offline.target.layout.shape().code {
+            Code::PQ => ("--locate", "P and Q say"),
+            _ => ("--majority", "most copies say"),
+        };
+        out::note(&format!(
+            "warning: {witness} that slot {} ({}) is wrong, and a repair without {option} makes \
+             the others fit it; to correct it: the same command with {option}",
+            part.unit.slot,
+            self.offline.name(part)
+        ));
     }
 
     fn describe(&self, finding: &Finding, fix: &Fix) -> String {

@@ -8,7 +8,7 @@ use raid_core::meta::assemble::{Candidate, Fate, Options, Refusal, Verdict, asse
 use raid_core::meta::foreign::{Foreign, Kind};
 use raid_core::meta::partitions::Partition;
 use raid_core::meta::{Identity, Sighting, examine as words, uuid};
-use raid_core::units::Sectors;
+use raid_core::units::{SECTOR, Sectors};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -124,8 +124,14 @@ impl Scan {
                 self.unreadable.push((name.to_string_lossy().into_owned(), why));
                 continue;
             };
-            let kind = std::fs::metadata(&name).map(|meta| meta.file_type());
-            match kind {
+            let meta = std::fs::metadata(&name);
+            if meta.as_ref().is_ok_and(|meta| meta.is_file() && (1..SECTOR).contains(&meta.len())) {
+                // Too short for anything; a text beside the images.
+                let (path, foreign) = (text.to_string(), Vec::new());
+                self.others.push(Other { path, foreign, named: false });
+                continue;
+            }
+            match meta.map(|meta| meta.file_type()) {
                 Ok(kind) if kind.is_file() || kind.is_block_device() => self.file(text, false),
                 Ok(_) => {}
                 Err(error) => self.unreadable.push((text.into(), error.to_string())),
@@ -294,7 +300,7 @@ impl Array {
     }
 
     fn name(&self) -> String {
-        String::from_utf8_lossy(&self.identity.name).into_owned()
+        words::printable(&self.identity.name)
     }
 
     /// `startable`, or how, or why not.

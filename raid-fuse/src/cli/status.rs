@@ -2,13 +2,14 @@
 
 use super::choice::Choice;
 use super::{members, mount, out};
+use crate::mountpoint::{self, table};
 use crate::report::{Health, Report, detail, make};
-use crate::{mountpoint, rundir};
+use crate::rundir;
 use raid_core::device::OpenOptions;
 use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::{Options, assemble};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::exit::{DEAD, DEGRADED, UNKNOWN};
@@ -20,7 +21,7 @@ Exit codes: 0 all members there, 1 degraded, 2 too few members to serve the data
 4 (or another) it could not be found out.
 
 Without arguments it tells of every array this user has mounted, a line each; the exit code is
-then that of the worst.
+then that of the worst, 4 where the daemon of a mount died.
 
 Examples:
   raid-fuse status
@@ -64,8 +65,9 @@ fn code(health: Health) -> u8 {
 
 /// Every mount of this user, the worst of them in the exit code.
 fn all(json: bool) -> Result<ExitCode> {
-    let mut worst = 0;
     let (mut lines, mut reports) = (String::new(), Vec::new());
+    let dead = dead()?;
+    let mut worst = if dead.is_empty() { 0 } else { UNKNOWN };
     for record in rundir::list() {
         let shown = record.mountpoint.display();
         match mount::read(&record.mountpoint) {
@@ -87,6 +89,11 @@ fn all(json: bool) -> Result<ExitCode> {
             }
         }
     }
+    for path in dead {
+        let why = mount::died(&path).to_string();
+        lines.push_str(&format!("{}: dead: {why}\n", path.display()));
+        reports.push(json!({ "mountpoint": path, "report": null, "error": why }));
+    }
     if reports.is_empty() && worst == 0 {
         lines = "no array is mounted by this user; for one that is not mounted give its members\n"
             .into();
@@ -96,6 +103,18 @@ fn all(json: bool) -> Result<ExitCode> {
         false => out::print(&lines)?,
     }
     Ok(ExitCode::from(worst))
+}
+
+/// Mount points of this user whose daemon died: no record lives, and nobody answers.
+fn dead() -> Result<Vec<PathBuf>> {
+    let user = rundir::own_user();
+    let is_own = |entry: &table::Entry| entry.is_ours() && entry.user.unwrap_or(0) == user;
+    let mut paths: Vec<PathBuf> =
+        table::read()?.into_iter().filter(is_own).map(|entry| entry.mountpoint).collect();
+    paths.sort();
+    paths.dedup();
+    paths.retain(|path| rundir::find(path, user).is_none() && !mountpoint::has_daemon(path));
+    Ok(paths)
 }
 
 /// `, resync 12%`.

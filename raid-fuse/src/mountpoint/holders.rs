@@ -26,13 +26,21 @@ pub fn describe(mountpoint: &Path) -> String {
 }
 
 /// Processes in other mount namespaces that still have a mount of this file system, by
-/// `major:minor`: they keep it alive after it is unmounted here.
+/// `major:minor`: they keep it alive after it is unmounted here. A process whose namespace cannot
+/// be told from ours does not count.
 pub fn elsewhere(device: (u32, u32)) -> Vec<String> {
+    let Some(own) = namespace("self") else { return Vec::new() };
     let has_it = |pid: &u32| {
         let text = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        table::parse(&text).iter().any(|entry| entry.device == device)
+        namespace(&pid.to_string()).is_some_and(|theirs| theirs != own)
+            && table::parse(&text).iter().any(|entry| entry.device == device)
     };
     pids().filter(has_it).map(|pid| format!("{} (pid {pid})", name(pid))).collect()
+}
+
+/// The mount namespace of a process, `mnt:[4026531840]`; a thread of the kernel may have none.
+fn namespace(pid: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
 fn loop_devices(mountpoint: &Path) -> Vec<String> {
@@ -56,7 +64,8 @@ fn loop_devices(mountpoint: &Path) -> Vec<String> {
 
 fn processes(mountpoint: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    for pid in pids() {
+    // Whoever asks has its working directory and descriptors from its caller, who is named.
+    for pid in pids().filter(|pid| *pid != std::process::id()) {
         if let Some(path) = held_by(pid, mountpoint) {
             found.push(format!("{} (pid {pid}: {})", name(pid), path.display()));
         }
@@ -67,12 +76,9 @@ fn processes(mountpoint: &Path) -> Vec<String> {
 /// The first thing inside the mount that a process holds.
 fn held_by(pid: u32, mountpoint: &Path) -> Option<PathBuf> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
-    // Whoever asks holds nothing by its own working directory: that is its caller's.
-    let own = pid == std::process::id();
     let links = ["root", "exe", "cwd"].map(|name| proc.join(name));
-    let links = links.into_iter().take(if own { 2 } else { 3 });
     let open = std::fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
-    let targets = links.chain(open.map(|entry| entry.path()));
+    let targets = links.into_iter().chain(open.map(|entry| entry.path()));
     let mut targets = targets.filter_map(|link| std::fs::read_link(link).ok());
     let inside = |path: &PathBuf| table::is_inside(path, mountpoint);
     targets.find(inside).or_else(|| mapped(&proc, mountpoint))

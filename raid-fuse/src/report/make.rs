@@ -6,7 +6,7 @@ use raid_core::device;
 use raid_core::engine::{self, JobKind, State, Status};
 use raid_core::layout;
 use raid_core::meta::assemble::{Assembly, Fate, Seat, SeatState};
-use raid_core::meta::examine::layout_name;
+use raid_core::meta::examine::{layout_name, printable};
 use raid_core::meta::record::{ArrayRecord, MemberRecord};
 use raid_core::meta::{md_bitmap, time, uuid};
 use raid_core::units::{Sectors, Slot, SlotSet};
@@ -227,7 +227,7 @@ fn describe(array: &ArrayRecord, members: Vec<Member>) -> Report {
     let count = |test: &dyn Fn(&Member) -> bool| members.iter().filter(|m| test(m)).count() as u16;
     Report {
         uuid: uuid::to_text(&array.uuid),
-        name: String::from_utf8_lossy(&array.name).into_owned(),
+        name: printable(&array.name),
         health: Health::Ok,
         state: String::new(),
         running: false,

@@ -456,7 +456,7 @@ impl<'a> Table<'a> {
     fn title(&self) -> String {
         match self.array().name.is_empty() {
             true => format!("the {} array", examine::level_name(self.array().level)),
-            false => format!("array {:?}", String::from_utf8_lossy(&self.array().name)),
+            false => format!("array {:?}", examine::printable(&self.array().name)),
         }
     }
 }

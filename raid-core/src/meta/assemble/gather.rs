@@ -167,17 +167,17 @@ fn unchosen(candidates: &[Candidate], options: &Options, mut verdicts: Verdicts)
         let names: Vec<&str> =
             group.members.iter().map(|&index| candidates[index].name.as_str()).collect();
         let (id, level) = (uuid::to_text(&group.uuid), examine::level_name(group.level));
-        let name = String::from_utf8_lossy(&group.name);
+        let name = examine::printable(&group.name);
         format!("\n  --uuid {id}  {level}, name {name:?}: {}", names.join(", "))
     };
     let list: String = groups.iter().map(line).collect();
     match (&options.uuid, groups.len()) {
-        (_, 0) => verdicts.refuse(
-            ErrorKind::Metadata,
+        (uuid, 0) => verdicts.refuse(
+            if uuid.is_some() { ErrorKind::Refused } else { ErrorKind::Metadata },
             "none of the devices carries an md superblock that can be used",
         ),
         (Some(uuid), _) => verdicts.refuse(
-            ErrorKind::Invalid,
+            ErrorKind::Refused,
             format!("no device belongs to array {}; there are:{list}", uuid::to_text(uuid)),
         ),
         (None, n) => verdicts.refuse(

@@ -23,7 +23,7 @@ impl Group {
         let level = examine::level_name(self.level);
         match self.name.is_empty() {
             true => format!("{level} {}", uuid::to_text(&self.uuid)),
-            false => format!("{level} {:?}", String::from_utf8_lossy(&self.name)),
+            false => format!("{level} {:?}", examine::printable(&self.name)),
         }
     }
 

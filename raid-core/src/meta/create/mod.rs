@@ -16,6 +16,7 @@ mod breakdown;
 mod log;
 mod old;
 mod place;
+mod quorum;
 #[cfg(test)]
 mod tests;
 
@@ -273,13 +274,7 @@ fn check_members(request: &Request) -> Result<()> {
             "{copies} copies on {slots} members do not work; change --layout"
         )));
     }
-    match super::enough(request.level, layout, slots as u16, &present) {
-        true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Dead,
-            format!("with {} of {slots} members there is no array; give more", present.len()),
-        )),
-    }
+    quorum::check(request.level, layout, slots as u16, &present)
 }
 
 /// The layout word: RAID 0 always names its order, as mdadm 4.2 does, where there is a word.

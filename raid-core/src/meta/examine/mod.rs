@@ -176,8 +176,9 @@ fn human(bytes: u128) -> String {
     format!(" ({}.{:02} {letter}iB {}.{:02} {letter}B)", b / 100, b % 100, d / 100, d % 100)
 }
 
-/// Text that may hold anything, made printable.
-fn printable(name: &[u8]) -> String {
+/// A name that may hold anything, as it is shown to people everywhere: up to the first zero byte,
+/// with a mark for each control character, so that none can forge a line.
+pub fn printable(name: &[u8]) -> String {
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     let text = String::from_utf8_lossy(&name[..end]);
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()

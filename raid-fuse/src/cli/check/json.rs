@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::cli::offline::Offline;
 use crate::cli::values::hex;
 use raid_core::layout::Role;
-use raid_core::meta::uuid;
+use raid_core::meta::{examine, uuid};
 use raid_core::scrub::{Finding, Part, Verdict};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub fn document(outcome: &Outcome) -> Value {
         .collect();
     json!({
         "uuid": uuid::to_text(&array.uuid),
-        "name": String::from_utf8_lossy(&array.name),
+        "name": examine::printable(&array.name),
         "level": offline.level(),
         "consistent": summary.is_clean(),
         "mismatch_cnt": summary.mismatch_cnt,

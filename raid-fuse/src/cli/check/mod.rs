@@ -11,7 +11,7 @@ use super::scrub_online::{self, Scrub};
 use super::start::tell;
 use super::{exit, members, out};
 use raid_core::device::OpenOptions;
-use raid_core::error::Result;
+use raid_core::error::{Error, ErrorKind, Result};
 use raid_core::meta::assemble::Options;
 use raid_core::scrub::{self, Finding, Summary};
 use std::path::Path;
@@ -44,7 +44,7 @@ Examples:
 
 Exit codes: 0 all that was compared agrees, 1 mismatches or unreadable sectors, 2 too few members,
 3 members are missing and --degraded was not given, 4 refused, or nothing could be compared (no
-redundancy; a resync is due), 5 in use.")]
+array, no redundancy, a resync is due), 5 in use.")]
 pub struct Args {
     /// Files or block devices, in any order
     #[arg(required = true, value_name = "MEMBER|MOUNTPOINT")]
@@ -97,7 +97,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let options = Options { degraded: args.degraded, read_only: true, ..Options::default() };
     let how = OpenOptions::reading();
-    let offline = Offline::open(&args.members, &how, &args.array, &options)?;
+    let offline = match Offline::open(&args.members, &how, &args.array, &options) {
+        Ok(offline) => offline,
+        Err(error) => return Ok(nothing_compared(&error)),
+    };
     if !args.json {
         tell(&offline.assembly, true);
     }
@@ -111,6 +114,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (true, 0) => ExitCode::from(exit::NOTHING_COMPARED),
         (true, _) => ExitCode::SUCCESS,
     })
+}
+
+/// A failure must not look like a mismatch.
+fn nothing_compared(error: &Error) -> ExitCode {
+    match error.kind {
+        ErrorKind::Dead | ErrorKind::Degraded | ErrorKind::Refused | ErrorKind::Busy => {
+            exit::failure(error)
+        }
+        _ => {
+            out::note(&error.to_string());
+            ExitCode::from(exit::NOTHING_COMPARED)
+        }
+    }
 }
 
 fn compare(args: &Args, offline: Offline) -> Outcome {

@@ -22,7 +22,7 @@ mod text;
 pub use text::md as describe;
 
 /// The word for a slot without a member.
-const MISSING: &str = "missing";
+pub const MISSING: &str = "missing";
 
 /// Chunks of the members a geometry is tried with: each of at most 255 far copies has a row.
 const COMPONENT_CHUNKS: u64 = 1 << 8;
@@ -60,7 +60,7 @@ pub struct Args {
     /// Metadata: 1.0 (at the end), 1.1 (at the start), 1.2 (4K from the start), 0.90 (old)
     #[arg(long, short = 'e', default_value = "1.2", value_parser = parse_format)]
     metadata: &'static Format,
-    /// Use only so much of each member [default: as much as fits]
+    /// Use only so much of each member; 0 or max: as much as fits [default: max]
     #[arg(long, short = 'z', value_name = "SIZE", value_parser = parse_size)]
     size: Option<Size>,
     /// Where data begin on each member [default: mdadm's choice]
@@ -102,6 +102,9 @@ pub struct Args {
     /// Overwrite what is there; accept an array of one member
     #[arg(long, short)]
     force: bool,
+    /// As with mdadm, where it answers all questions; none is asked here
+    #[arg(long = "run", short = 'R')]
+    _run: bool,
     /// Show what would be made, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -144,7 +147,10 @@ fn parse_format(text: &str) -> Parsed<&'static Format> {
 fn parse_size(text: &str) -> Parsed<Size> {
     match text {
         "max" => Ok(Size::Max),
-        _ => amount::kib(text).map(Size::Exactly),
+        _ => amount::kib(text).map(|size| match size.is_empty() {
+            true => Size::Max,
+            false => Size::Exactly(size),
+        }),
     }
 }
 
@@ -211,8 +217,33 @@ fn check_policy(args: &Args) -> Result<()> {
     Err(Error::invalid(fault))
 }
 
+/// A name that cannot be shown is none, and an array has no device here.
+fn check_names(args: &Args) -> Result<()> {
+    let names = [("--name", Some(&args.name)), ("--homehost", args.homehost.as_ref())];
+    for (option, name) in names {
+        if let Some(name) = name.filter(|name| name.contains(char::is_control)) {
+            return Err(Error::invalid(format!(
+                "{option} {name:?} has a control character; give one that can be printed"
+            )));
+        }
+    }
+    let is_array = |word: &&String| {
+        let rest = word.strip_prefix("/dev/md");
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c == '/' || c.is_ascii_digit()))
+    };
+    let one_more = args.members.len() == usize::from(args.raid_devices) + 1;
+    match args.members.first().filter(is_array) {
+        Some(array) if one_more => Err(Error::invalid(format!(
+            "{array} has to go: arrays have no device here, they are mounted on a directory; the \
+             same command without it"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// What can be wrong without looking at a member.
 fn check_words(args: &Args) -> Result<()> {
+    check_names(args)?;
     let (given, wanted) = (args.members.len(), usize::from(args.raid_devices));
     if given != wanted {
         return Err(Error::invalid(format!(

@@ -46,7 +46,7 @@ pub fn made(args: &Args, creation: &Creation, zeroed: bool) -> String {
         line("Used Dev Size", amount::exact(array.component));
     }
     if !array.name.is_empty() {
-        line("Name", String::from_utf8_lossy(&array.name).into_owned());
+        line("Name", examine::printable(&array.name));
     }
     line("UUID", id_text(&array.uuid));
     line("Creation Time", format!("{} ({})", time::to_text(array.ctime), array.ctime));
@@ -228,7 +228,7 @@ pub fn md(sighting: &Sighting) -> String {
     let identity = sighting.identity();
     let name = match identity.name.is_empty() {
         true => String::new(),
-        false => format!(" {:?}", String::from_utf8_lossy(&identity.name)),
+        false => format!(" {:?}", examine::printable(&identity.name)),
     };
     let role = match &sighting.record {
         Ok(found) => format!(", device {} of {}", found.member.number, found.array.slots),
