@@ -25,8 +25,6 @@ pub struct Memory {
     pub buggy: AtomicBool,
     /// Large reads are lent in pieces of this many bytes, if any.
     pub lends: AtomicUsize,
-    /// Reads that were lent.
-    pub lent: AtomicU64,
     /// What is lent is not there when the kernel comes.
     pub vanishes: AtomicBool,
     /// How often the text files were made.
@@ -49,7 +47,6 @@ impl Memory {
             bad: Mutex::new(0..0),
             buggy: AtomicBool::new(false),
             lends: AtomicUsize::new(0),
-            lent: AtomicU64::new(0),
             vanishes: AtomicBool::new(false),
             texts_made: AtomicU64::new(0),
             words: Mutex::new([("a".into(), "one".into()), ("b".into(), "two".into())].into()),
@@ -110,9 +107,7 @@ impl Volume for Memory {
             Lent { base: base.cast_mut().cast(), len: piece.len() }
         };
         let places: Vec<Lent> = bytes[at as usize..][..len].chunks(piece).map(place).collect();
-        let given = give(&places);
-        self.lent.fetch_add(u64::from(given), Ordering::SeqCst);
-        given
+        give(&places)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {

@@ -63,14 +63,14 @@ fn loop_devices(mountpoint: &Path) -> Vec<String> {
 }
 
 fn processes(mountpoint: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    // Whoever asks has its working directory and descriptors from its caller, who is named.
-    for pid in pids().filter(|pid| *pid != std::process::id()) {
-        if let Some(path) = held_by(pid, mountpoint) {
-            found.push(format!("{} (pid {pid}: {})", name(pid), path.display()));
-        }
-    }
-    found
+    let holder = |pid: u32| {
+        let path = held_by(pid, mountpoint)?;
+        Some(format!("{} (pid {pid}: {})", name(pid), path.display()))
+    };
+    let own = std::process::id();
+    let others: Vec<String> = pids().filter(|pid| *pid != own).filter_map(holder).collect();
+    // Whoever asks has its working directory and descriptors from its caller, who is named then.
+    if others.is_empty() { holder(own).into_iter().collect() } else { others }
 }
 
 /// The first thing inside the mount that a process holds.
