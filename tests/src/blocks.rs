@@ -3,10 +3,12 @@
 
 use crate::pattern::Pattern;
 use raid_core::sim::Rng;
+use std::env;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of a numbered block.
 pub const BLOCK: u64 = 4096;
@@ -34,6 +36,15 @@ fn content(number: u64, version: u64) -> Vec<u8> {
 /// The blocks of a volume of `size` bytes, none of them written yet.
 pub fn new(size: u64) -> Vec<Block> {
     (0..size / BLOCK).map(|_| Block::default()).collect()
+}
+
+/// The seed of this run: another one each time, or that of `RAID_SEED`.
+pub fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let given = env::var("RAID_SEED").ok().map(|text| text.parse().expect("RAID_SEED is a number"));
+    let seed = given.unwrap_or(now.as_nanos() as u64);
+    eprintln!("RAID_SEED={seed}");
+    seed
 }
 
 /// Writes that were acknowledged so far.

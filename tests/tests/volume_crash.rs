@@ -10,13 +10,12 @@ use raid_tests::pattern::Pattern;
 use raid_tests::redundancy::assert_consistent;
 use raid_tests::requires::{self, Need};
 use raid_tests::served::{ImageArray, Served};
-use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Crashes of each array.
 const ROUNDS: u64 = 6;
@@ -29,15 +28,6 @@ const LIFE_MS: std::ops::Range<u64> = 20..700;
 
 /// What is created, and of how many members.
 const ARRAYS: &[(&str, usize)] = &[("-l 5 -c 64", 4), ("-l 6 -c 64", 6), ("-l 10 -c 64", 4)];
-
-/// The seed of this run: another one each time, or that of `RAID_SEED`.
-fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let given = env::var("RAID_SEED").ok().map(|text| text.parse().expect("RAID_SEED is a number"));
-    let seed = given.unwrap_or(now.as_nanos() as u64);
-    eprintln!("RAID_SEED={seed}");
-    seed
-}
 
 fn life(rng: &mut Rng) -> Duration {
     Duration::from_millis(LIFE_MS.start + rng.below(LIFE_MS.end - LIFE_MS.start))
@@ -139,7 +129,7 @@ fn every_fsynced_file_survives_kill_9() {
     if !requires::met(&[Need::Fuse, Need::Loop, Need::Ext4]) {
         return;
     }
-    let mut rng = Rng::new(seed());
+    let mut rng = Rng::new(blocks::seed());
     ARRAYS.iter().for_each(|(create, members)| crash_under_ext4(create, *members, &mut rng));
 }
 
@@ -178,7 +168,7 @@ fn every_synced_block_survives_kill_9_and_the_redundancy_is_made_right() {
     if !requires::met(&[Need::Fuse]) {
         return;
     }
-    let mut rng = Rng::new(seed());
+    let mut rng = Rng::new(blocks::seed());
     ARRAYS.iter().for_each(|(create, members)| crash_under_blocks(create, *members, &mut rng));
 }
 

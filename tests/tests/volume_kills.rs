@@ -8,11 +8,10 @@ use raid_tests::images::MIB;
 use raid_tests::redundancy;
 use raid_tests::requires::{self, Need};
 use raid_tests::served::{ImageArray, Served};
-use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Kills of each array.
 const KILLS: u64 = 50;
@@ -34,15 +33,6 @@ const ARRAYS: [(&str, usize); 4] = [
     ("-l 6 -c 64 -b internal --bitmap-chunk 64K", 5),
     ("-l 10 -c 64 -b internal --bitmap-chunk 64K", 4),
 ];
-
-/// The seed of this run: another one each time, or that of `RAID_SEED`.
-fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let given = env::var("RAID_SEED").ok().map(|text| text.parse().expect("RAID_SEED is a number"));
-    let seed = given.unwrap_or(now.as_nanos() as u64);
-    eprintln!("RAID_SEED={seed}");
-    seed
-}
 
 /// What all the kills of an array came to.
 #[derive(Default, Debug)]
@@ -144,7 +134,7 @@ fn two_hundred_kills_under_load_lose_nothing_that_was_acknowledged() {
     if !requires::met(&[Need::Fuse]) {
         return;
     }
-    let seed = seed();
+    let seed = blocks::seed();
     thread::scope(|scope| {
         for (i, (create, count)) in (0..).zip(ARRAYS) {
             scope.spawn(move || kill_over_and_over(create, count, seed + i));

@@ -321,9 +321,8 @@ impl Device for FileDevice {
         let map = || cached::Cached::new(&self.file, self.facts.sectors.bytes()).ok();
         let cached = self.cached.get_or_init(map).as_ref()?;
         // A large page of the cache outlives the part of the file it was for.
-        let end = at.bytes() + len as u64;
-        let is_there = self.block_device || self.file.metadata().is_ok_and(|m| m.len() >= end);
-        if is_there { cached.find(at.bytes(), len) } else { None }
+        let is_whole = self.facts.length.is_none_or(|length| length.check().is_ok());
+        if is_whole { cached.find(at.bytes(), len) } else { None }
     }
 
     fn warning(&self) -> Option<String> {
